@@ -1,4 +1,4 @@
 """Kafka's formats, which brokers and clients share: errors, messages, records.
 
-Nothing here knows a broker or a client.
+Nothing here depends on a broker or a client.
 """

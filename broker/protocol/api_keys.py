@@ -1,7 +1,7 @@
-"""Kafka's API keys: numbers, names, and from which version on each is flexible.
+"""Kafka's API keys: their numbers, names and first flexible versions.
 
-Names and numbers are those of Kafka's ``ApiKeys``. Which of them a broker serves, and
-in which versions, each file in ``broker.apis`` declares.
+Names and numbers are those of Kafka's ``ApiKeys``. The files in ``broker.apis`` declare
+the served APIs and versions.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ class ApiKey(enum.IntEnum):
 
     @property
     def api_name(self) -> str:
-        """The name that Kafka's documentation and metrics use: ``ListOffsets``."""
+        """The name in Kafka's documentation and metrics, such as ``ListOffsets``."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 # The first flexible version of each API, by its number (``flexibleVersions`` of the
-# schemas): from it on, request headers are v2 and response headers v1.
+# schemas), from which on request headers are v2 and response headers v1.
 NEVER: Final = 2**15
 FIRST_FLEXIBLE: Final[tuple[int, ...]] = (
     *(9, 12, 6, 9, 4, 2, 6, 3, 8, 6),  # Produce ... OffsetFetch
@@ -125,5 +125,5 @@ FIRST_FLEXIBLE: Final[tuple[int, ...]] = (
     *(2, 2, 4, 2, 2, 2, 2, 2, 2, 2),  # CreateAcls ... RenewDelegationToken
     *(2, 2, 2, 2, 1, 0, 0, NEVER, 1, 1),  # ExpireDelegationToken ... AlterClientQuotas
     *(0, 0, 0, 1, 1, 0, 0, 0, 0, 0),  # DescribeUserScramCredentials ... FetchSnapshot
-    *(0,) * 35,  # DescribeCluster and all after it
+    *(0,) * 35,  # DescribeCluster and all later APIs
 )

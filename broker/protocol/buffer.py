@@ -1,4 +1,4 @@
-"""Buffers of records and frames, which make copies unnecessary."""
+"""Types of buffers for records and frames, which avoid copies."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class FileRegion(Protocol):
         """Return the descriptor to send from."""
 
     def read(self) -> bytes:
-        """Return the bytes, where the network has no descriptors (virtual world)."""
+        """Return the bytes, for a network without descriptors (virtual world)."""
 
 
-# A part of a frame that is sent.
+# A part of a frame to send.
 Piece: TypeAlias = "bytes | memoryview | FileRegion"

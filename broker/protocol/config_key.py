@@ -1,9 +1,9 @@
 """A configuration key: its Kafka name, type, default, range and meaning.
 
 A key is a typed value (`Key[int]`), so that ``config[NUM_IO_THREADS]`` is an ``int``
-to the type checker too. The constructors below are Kafka's ``ConfigDef.Type``s; a
-value is parsed as ``ConfigDef.parseType`` does (trimmed; booleans ``true``/``false``
-in any case; lists split at commas), and refused with the key named.
+for the type checker. The constructors below correspond to Kafka's ``ConfigDef.Type``.
+Values are parsed as by ``ConfigDef.parseType`` (trimmed; booleans ``true``/``false`` in
+any case; lists split at commas); errors name the key.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-# NUL ends the names of the operating system. Surrogates are bytes of a command line
+# NUL ends names in the operating system. Surrogates represent bytes of a command line
 # that are not UTF-8.
 _UNUSABLE = re.compile(r"[\0\ud800-\udfff]")
-# Leading zeros count as in Kafka. Python's int() refuses more than 4,300 digits.
+# Leading zeros are allowed, as in Kafka. Python's int() accepts at most 4,300 digits.
 _INTEGER = re.compile("[-+]?[0-9]{1,4300}")
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
 
@@ -45,11 +45,11 @@ class ConfigType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Key(Generic[T]):
-    """One key of the configuration; compared by identity, looked up by name.
+    """A key of the configuration; compared by identity, looked up by name.
 
-    ``parse`` raises `ValueError` with what was expected. An ``inert`` key is known,
-    and its value checked, but nothing in this broker acts on it. An ``internal`` one is
-    described only where it is set (Kafka: ``ConfigKey.internalConfig``).
+    ``parse`` raises `ValueError` with the expectation. The value of an ``inert`` key is
+    checked, but has no effect in this broker. An ``internal`` key is described only if
+    it is set (Kafka: ``ConfigKey.internalConfig``).
     """
 
     name: str
@@ -64,7 +64,7 @@ class Key(Generic[T]):
         return f"<key {self.name}>"
 
     def read(self, written: str) -> T:
-        """Return the value that ``written`` stands for, or raise `ConfigError`."""
+        """Return the parsed value of ``written``; raise `ConfigError`."""
         try:
             return self.parse(_usable(written.strip()))
         except ValueError as error:
@@ -86,7 +86,7 @@ def integer(
 ) -> Key[int]:
     """Return a key whose value is a whole number in ``low``..``high``.
 
-    ``without`` are numbers between them that it cannot take.
+    ``without`` are excluded numbers of this range.
     """
 
     def parse(written: str) -> int:
@@ -142,7 +142,7 @@ def floating(
     def parse(written: str) -> float:
         expected = f"a number from {low} to {high}"
         try:
-            # float() alone would also take "1_000".
+            # float() alone would also accept "1_000".
             value = math.nan if "_" in written else float(written)
         except ValueError:
             raise ValueError(expected) from None
@@ -183,7 +183,7 @@ def text(
     check: Callable[[str], str] | None = None,
     inert: bool = False,
 ) -> Key[str]:
-    """Return a key whose value is a string, perhaps one of ``choices``."""
+    """Return a key whose value is a string, optionally one of ``choices``."""
 
     def parse(written: str) -> str:
         if choices is not None and written not in choices:
@@ -246,7 +246,7 @@ def pairs(
 ) -> Key[dict[str, int]]:
     """Return a key whose value is a list of ``word:number`` with distinct words.
 
-    The word may itself hold colons (an IPv6 address): the last one separates.
+    The word may contain colons (an IPv6 address); the last colon is the separator.
     """
 
     def parse(written: str) -> dict[str, int]:
@@ -266,7 +266,7 @@ def pairs(
 def measures(name: str, doc: str) -> Key[Mapping[str, float]]:
     """Return a key whose value is a list of ``word:number``, by default an empty one.
 
-    Numbers may have a point; words are distinct and may hold points, not colons.
+    Numbers may be decimal; words are distinct and may contain dots, but no colons.
     """
 
     def parse(written: str) -> Mapping[str, float]:
@@ -284,14 +284,14 @@ def measures(name: str, doc: str) -> Key[Mapping[str, float]]:
 
 
 def split(written: str) -> tuple[str, ...]:
-    """Return the trimmed items of a comma-separated list; an empty text has none."""
+    """Return the trimmed items of a comma-separated list; none for an empty text."""
     if not written.strip():
         return ()
     return tuple(item.strip() for item in written.split(","))
 
 
 def _usable(text: str) -> str:
-    """Return ``text``; refuse characters that no file name, host or answer holds."""
+    """Return ``text``; reject characters invalid in file names, hosts and responses."""
     if _UNUSABLE.search(text):
         raise ValueError("text in UTF-8 without NUL")
     return text
@@ -299,7 +299,7 @@ def _usable(text: str) -> str:
 
 def _whole_number(written: str, low: int, high: int) -> int:
     expected = f"a whole number from {low} to {high}"
-    # int() alone would also take "1_000" and digits of other scripts.
+    # int() alone would also accept "1_000" and digits of other scripts.
     if not _INTEGER.fullmatch(written):
         raise ValueError(expected)
     value = int(written)

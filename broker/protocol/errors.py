@@ -1,10 +1,10 @@
-"""The three kinds of error: the peer's, the operator's, and (assertions) our own.
+"""The three kinds of error: of the peer, of the operator, and bugs (assertions).
 
-A peer's fault is either an error code in an answer (`KafkaError`) or bytes that no
-answer can be given to (`MalformedFrame`: the connection is closed, as Kafka does on
-``InvalidRequestException``). An operator's fault stops start-up and names the
-configuration key (`ConfigError`). Our own faults are assertions, on in production;
-they have no class here, so that nobody can catch them together with the others.
+An error of a peer is either an error code in a response (`KafkaError`) or bytes without
+a possible response (`MalformedFrame`: the connection is closed, as in Kafka on
+``InvalidRequestException``). An error of the operator stops the start and names the
+configuration key (`ConfigError`). Bugs are assertions, which are enabled in production;
+they have no class here, so that no handler catches them together with the others.
 
 `ErrorCode` is kio's enumeration of Kafka's ``Errors``.
 """
@@ -27,14 +27,14 @@ __all__ = [
 ]
 
 
-# A message may quote a name of 65,535 bytes, and be in each of many rows.
+# A message may quote a name of 65,535 bytes, and may be repeated in many rows.
 MESSAGE_CHARS_MAX: Final = 1000
 
 
 class KafkaError(Exception):
-    """A request, or one partition of it, is answered with an error code.
+    """An error code for the response to a request or to one of its partitions.
 
-    A message that is longer than `MESSAGE_CHARS_MAX` is cut.
+    A message longer than `MESSAGE_CHARS_MAX` is cut.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -51,9 +51,9 @@ class KafkaError(Exception):
 
 
 class InvalidRecords(KafkaError):
-    """A batch is refused for some of its records.
+    """A batch is rejected because of some of its records.
 
-    ``records`` are pairs: the index in the batch, and what is wrong (KIP-467).
+    ``records`` are pairs of the index in the batch and the error message (KIP-467).
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class InvalidRecords(KafkaError):
 
 
 class MalformedFrame(Exception):
-    """A frame does not parse; its connection is closed without an answer."""
+    """A frame cannot be parsed; its connection is closed without a response."""
 
 
 class ConfigError(Exception):
-    """A configuration key is unknown, or its value is not one it can take.
+    """A configuration key is unknown, or its value is invalid.
 
     ``found`` is the value as it was written; ``expected`` completes the sentence
     "expected ...".
@@ -85,7 +85,7 @@ class ConfigError(Exception):
 
 
 class LogDirsLost(Exception):
-    """No log directory is left to serve from; the broker has to stop, as Kafka does."""
+    """All log directories have failed; the broker has to stop, as in Kafka."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         super().__init__(
@@ -94,4 +94,4 @@ class LogDirsLost(Exception):
 
 
 class UncleanStop(Exception):
-    """A disk did not take what an orderly stop writes; the next start recovers it."""
+    """A disk failed during an orderly stop; the next start recovers its logs."""

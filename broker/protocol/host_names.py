@@ -1,4 +1,4 @@
-"""Host names that can be looked up: those that IDNA can encode."""
+"""Check of host names: a resolver accepts names that IDNA can encode."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import idna
 
 
 def can_be_encoded(host: str) -> bool:
-    """Return whether a resolver can be asked for ``host``.
+    """Return whether a resolver accepts ``host``.
 
     An empty label or one of 64 characters raises `UnicodeError` in the resolver, before
-    any name server is asked. Trio encodes other than ASCII by IDNA 2008, after Python
-    has encoded it by IDNA 2003.
+    any name server is queried. Trio encodes non-ASCII names by IDNA 2008, after Python
+    has encoded them by IDNA 2003.
 
     >>> [can_be_encoded(host) for host in ("kafka-1.example", "::1", "a..b", "a" * 64)]
     [True, True, False, False]

@@ -1,16 +1,16 @@
 """Imports of libraries without the parts that a broker does not need.
 
 A broker needs one compiled module each of kio, aiokafka and crc32c. An import of a
-module runs the ``__init__`` of every package around it. These import asyncio, a whole
-client, the metadata of packages and argparse: a fifth of a broker's start. Here such an
-``__init__`` is put off until its first use (`defer_init`), so that a module inside can
-be imported alone.
+module runs the ``__init__`` of its packages. These import asyncio, a whole client, the
+metadata of packages and argparse, which would take a fifth of a broker's start. Here
+such an ``__init__`` is deferred until its first use (`defer_init`), so that a module
+inside can be imported alone.
 
-Where hypothesis is installed, as in a developer's environment, kio imports it to
-register test strategies. Here kio is imported once as if hypothesis were absent, unless
-something (the tests) has already loaded it.
+If hypothesis is installed, as in a developer's environment, kio imports it to register
+test strategies. Here kio is imported once as if hypothesis were absent, unless it is
+loaded already, as in tests.
 
-All of them stay importable as usual afterwards.
+All these packages can be imported as usual afterwards.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from threading import RLock
 from types import ModuleType
 from typing import Any, Final, cast
 
-# Packages whose ``__init__`` has not begun.
+# Packages whose ``__init__`` has not run yet.
 _DEFERRED: Final[dict[str, ModuleSpec]] = {}
-# Held while an ``__init__`` runs; another thread waits for its end.
+# Held while an ``__init__`` runs; other threads wait for its end.
 _RUNNING: Final = RLock()
 
 
 class _DeferredPackage(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        """Run the ``__init__``, if it has not begun, and look again."""
+        """Run the deferred ``__init__``, if any, and look up the name again."""
         with _RUNNING:
             spec = _DEFERRED.pop(self.__name__, None)
             if spec is not None:
@@ -41,7 +41,7 @@ class _DeferredPackage(ModuleType):
 
 
 def defer_init(name: str) -> None:
-    """Run the ``__init__`` of a package when a name that it lacks is asked for."""
+    """Defer the ``__init__`` of a package until a missing name of it is accessed."""
     if name in sys.modules:
         return
     spec = find_spec(name)
@@ -57,7 +57,7 @@ def defer_init(name: str) -> None:
 
 
 if "hypothesis" not in sys.modules:
-    # None in sys.modules makes the import fail, which kio takes for an absence.
+    # None in sys.modules makes the import fail, which kio treats as an absence.
     sys.modules["hypothesis"] = cast(ModuleType, None)
     try:
         importlib.import_module("kio.static.primitive")

@@ -1,8 +1,8 @@
 r"""Regular expressions of clients, in the syntax of RE2, as in Kafka.
 
-RE2 needs time linear in the text, whatever the expression, and `_MEMORY_MAX` bounds the
-factor: an expression that is too large is refused. Kafka's re2j differs in little: it
-refuses ``\C`` and names that repeat, and takes nested repetitions of more than 1,000.
+RE2 needs time linear in the text for every expression, and `_MEMORY_MAX` bounds the
+factor: an expression that is too large is rejected. Kafka's re2j differs slightly: it
+rejects ``\C`` and repeated names, and accepts nested repetitions above 1,000.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 
 from broker.protocol.errors import ErrorCode, KafkaError
 
-# Of a compiled expression, in bytes.
+# Largest size of a compiled expression, in bytes.
 _MEMORY_MAX: Final = 1 << 20
 
 
 def full_matcher(pattern: str) -> Callable[[str], bool]:
-    """Return whether a whole text matches; raise INVALID_REGULAR_EXPRESSION."""
-    # Most brokers never need it.
+    """Return a function that matches whole texts; raise INVALID_REGULAR_EXPRESSION."""
+    # Imported on demand, as most brokers never need it.
     import re2
 
     options = re2.Options()

@@ -1,4 +1,4 @@
-"""Identity of the client at the other end of a connection (Kafka: KafkaPrincipal).
+"""Identity of a connection's client (Kafka: ``KafkaPrincipal``).
 
 Authentication sets the principal of a connection (``Request.peer.principal``), and each
 of its requests has this principal. Without authentication it is `ANONYMOUS`.
@@ -27,7 +27,7 @@ ANONYMOUS: Final = KafkaPrincipal(USER, "ANONYMOUS")
 def parse_principal(written: str) -> KafkaPrincipal:
     """Return the principal of ``TYPE:NAME``; raise ValueError.
 
-    The first colon separates, so that a name may hold further ones.
+    The first colon is the separator, so a name may contain further colons.
 
     >>> parse_principal("User:CN=broker,O=example:eu").name
     'CN=broker,O=example:eu'

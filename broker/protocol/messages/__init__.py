@@ -1,12 +1,12 @@
 """Requests and responses as handlers and clients see them: one class for all versions.
 
-A module for each API, generated from kio's schemas by ``python tests/messages.py``,
-holds the request, the response and the structs in them. Each class has the fields of
-every version; a comment names the versions of a field that some lack, and the default
-is Kafka's.
+Each API has a module, generated from kio's schemas by ``python tests/messages.py``,
+with the request, the response and their structs. Each class has the fields of every
+version. A comment states the versions of a field that is missing in some; its default
+is that of Kafka.
 
-The classes are made to be filled in: by a handler for its response, by a client for its
-request. `broker.protocol.wire.codec` writes the fields that the version has. What it
-reads is an object of kio's class for the version, on which the fields that the version
-lacks have their defaults, too: reading costs no second object.
+Handlers instantiate the classes of responses, clients those of requests.
+`broker.protocol.wire.codec` writes the fields of the version. Reading returns an object
+of kio's class for the version, on which missing fields have their defaults, so that no
+second object is needed.
 """

@@ -16,7 +16,7 @@ from typing import (
 
 from broker.protocol.api_keys import ApiKey
 
-# typeshed's SimpleNamespace has every attribute, which would hide a misspelt field.
+# typeshed's SimpleNamespace accepts any attribute, which would hide a misspelt field.
 if TYPE_CHECKING:
     _Fields = object
 else:
@@ -29,8 +29,8 @@ NO_TIME: Final = timedelta(0)
 class Message(_Fields):
     """A struct of named fields; a default is an attribute of the class.
 
-    A dataclass to the type checker. `dataclasses` itself would add a fifth of a second
-    to the start of a broker, for two hundred classes.
+    A dataclass for the type checker only. For two hundred classes, `dataclasses` would
+    add a fifth of a second to the start of a broker.
     """
 
 
@@ -39,7 +39,7 @@ class AnyResponse(Protocol):
 
     @property
     def throttle_time(self) -> timedelta:
-        """Milliseconds for which the broker asks the client to wait (KIP-219)."""
+        """Time for which the client must wait (KIP-219)."""
 
 
 R_co = TypeVar("R_co", bound=AnyResponse, covariant=True)
@@ -54,7 +54,7 @@ class AnyRequest(Generic[R_co]):
 
 
 class ResponseMessage(Message):
-    """A whole response. Versions without a throttle time leave it out."""
+    """A whole response; versions without a throttle time omit it."""
 
     throttle_time: timedelta = NO_TIME
 
@@ -64,7 +64,7 @@ class RequestMessage(Message, AnyRequest[R_co]):
 
 
 def defaults_of(message: type[Message]) -> dict[str, object]:
-    """Return the fields that have defaults, and these."""
+    """Return the defaults by field, for fields with a default."""
     return {
         name: value
         for base in message.__mro__

@@ -1,11 +1,10 @@
-"""The header of a v2 record batch: parsed, checked, and rewritten where Kafka does.
+"""The header of a v2 record batch: parsing, checks, and updates as in Kafka.
 
-The records themselves are opaque bytes here; `validation` walks them. The header is the
-61 bytes before them, with a CRC-32C that covers all from ``attributes`` on. The base
-offset and the partition leader epoch stand before the CRC, so a leader assigns them
-without touching the rest. Checks and error codes are those of Kafka's
-``ProduceRequest``, ``LogValidator`` and ``DefaultRecordBatch.ensureValid``. Magic 0 and
-1 are refused.
+The records themselves are opaque bytes here; `validation` parses them. The header is
+the 61 bytes before them, with a CRC-32C of all bytes from ``attributes`` on. The base
+offset and the partition leader epoch precede the CRC, so a leader assigns them without
+changing the rest. Checks and error codes are those of Kafka's ``ProduceRequest``,
+``LogValidator`` and ``DefaultRecordBatch.ensureValid``. Magic 0 and 1 are rejected.
 
 Layout (big endian)::
 
@@ -28,7 +27,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = HEADER.size
-# What precedes batchLength's own count.
+# Bytes that batchLength does not count: base offset and batchLength itself.
 LENGTH_OVERHEAD: Final = 12
 MAGIC: Final = 2
 CODEC_MASK: Final = 0x07
@@ -36,15 +35,15 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
-# Attributes that a stored batch keeps of those that a producer may set.
+# Attributes of a producer that a stored batch keeps.
 _PRODUCED: Final = CODEC_MASK | TRANSACTIONAL
 NO_TIMESTAMP: Final = -1
 
-# What a leader writes: base offset, batch length, partition leader epoch.
+# Fields written by a leader: base offset, batch length, partition leader epoch.
 PREFIX: Final = struct.Struct(">qii")
 _FROM_CRC: Final = 21
 MAGIC_AT: Final = 16
-# The byte of the attributes that holds the codec.
+# Position of the attribute byte that contains the codec.
 CODEC_AT: Final = 22
 _MAX_TIMESTAMP_AT: Final = 35
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -82,26 +81,26 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Return the sequence number of the last record; they wrap after 2^31 - 1."""
+        """Return the sequence number of the last record, which wraps after 2^31 - 1."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
 
 def corrupt(message: str) -> KafkaError:
-    """Return the error for bytes that are no batch."""
+    """Return the error for bytes that are not a valid batch."""
     return KafkaError(ErrorCode.corrupt_message, message)
 
 
 def invalid(message: str) -> KafkaError:
-    """Return the error for a batch that Kafka does not accept."""
+    """Return the error for a batch that Kafka rejects."""
     return KafkaError(ErrorCode.invalid_record, message)
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Return the header at ``position``; raise CORRUPT_MESSAGE unless it makes sense.
+    """Return the header at ``position``; raise CORRUPT_MESSAGE if it is invalid.
 
-    The CRC is not looked at.
+    The CRC is not checked.
     """
     if len(buffer) - position < HEADER_SIZE:
         raise corrupt(f"{len(buffer) - position} bytes are no batch header")
@@ -124,9 +123,9 @@ def check_crc(batch: Buffer, crc: int) -> None:
 
 
 def split_batches(records: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield header and bytes of each batch; a trailing part of one is left out.
+    """Yield header and bytes of each batch; ignore an incomplete last batch.
 
-    A leader's Fetch answer may end within a batch. CRCs are checked. Raises
+    A leader's Fetch response may end within a batch. CRCs are checked. Raises
     CORRUPT_MESSAGE.
     """
     view = memoryview(records)
@@ -143,11 +142,11 @@ def split_batches(records: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
-    """Return the header fields of a producer's one batch, if Kafka accepts it.
+    """Return the header fields of a producer's single batch, if Kafka accepts it.
 
     Raises INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_TIMESTAMP or
-    UNSUPPORTED_COMPRESSION_TYPE. Fields as in `BatchHeader`; a plain tuple, since every
-    Produce pays for it.
+    UNSUPPORTED_COMPRESSION_TYPE. Returns the fields of `BatchHeader` as a plain tuple,
+    which costs less per Produce.
     """
     size = len(records)
     if size < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
@@ -177,10 +176,9 @@ def check_produced(records: Buffer, max_message_bytes: int) -> tuple[int, ...]:
 
 
 def check_framing(records: Buffer) -> None:
-    """Raise INVALID_RECORD or CORRUPT_MESSAGE unless this is one batch, by its frame.
+    """Raise INVALID_RECORD or CORRUPT_MESSAGE unless the frame is that of one batch.
 
-    What of `check_produced` comes before all that the rest of a request could be
-    refused for.
+    This part of `check_produced` precedes all other checks of a request.
     """
     size = len(records)
     if size < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
@@ -191,7 +189,7 @@ def check_framing(records: Buffer) -> None:
 
 
 def _refuse_head(records: Buffer) -> None:
-    """Raise for too little, and for a message format that is not ours."""
+    """Raise for too few bytes, and for an unsupported message format."""
     size = len(records)
     if size <= MAGIC_AT:
         raise invalid(f"{size} bytes hold no record batch")
@@ -211,7 +209,7 @@ def _refuse_length(length: int, size: int) -> None:
 
 
 def _refuse_attributes(attributes: int) -> None:
-    """Raise for attributes that a producer may not set; others are ignored."""
+    """Raise for attributes that a producer may not set; ignore unknown attributes."""
     if attributes & CONTROL:
         raise invalid("clients are not allowed to write control records")
     if attributes & LOG_APPEND_TIME:
@@ -230,12 +228,11 @@ def _refuse_attributes(attributes: int) -> None:
 def with_max_timestamp(
     batch: Buffer, timestamp_type: int, max_timestamp: int
 ) -> Buffer:
-    """Return the batch with this largest timestamp, under a new CRC if one is needed.
+    """Return the batch with this largest timestamp, with a new CRC if needed.
 
-    ``timestamp_type`` is 0 or `LOG_APPEND_TIME`. Of the attributes, a header that
-    changes keeps the codec and the mark of transactions: no other is allowed to
-    producers, and Kafka drops those that have no meaning.
-    ``DefaultRecordBatch.setMaxTimestamp``.
+    ``timestamp_type`` is 0 or `LOG_APPEND_TIME`. A changed header keeps only the codec
+    and the transactional attribute: producers may set no others, and Kafka drops
+    attributes without meaning. Follows ``DefaultRecordBatch.setMaxTimestamp``.
     """
     fields = HEADER.unpack_from(batch)
     if fields[8] == max_timestamp and fields[5] & LOG_APPEND_TIME == timestamp_type:
@@ -248,7 +245,7 @@ def with_max_timestamp(
 
 
 def with_log_append_time(batch: Buffer, now_ms: int) -> Buffer:
-    """Return the batch stamped with the broker's time."""
+    """Return the batch with the broker's time as LogAppendTime."""
     return with_max_timestamp(batch, LOG_APPEND_TIME, now_ms)
 
 

@@ -1,10 +1,10 @@
-"""The records inside a batch: parsed only where the broker must know them.
+"""The records inside a batch: parsed only if the broker needs them.
 
-That is: keys for compaction, time stamps for ListOffsets, both where a topic's settings
-restrict them; and the coordinator's own records, which are built here. Layout of a
-record (all integers zig-zag varints): length, attributes (one byte), timestamp delta,
-offset delta, key length (-1: null), key, value length, value, header count, and per
-header its key and value the same way. Kafka's ``DefaultRecord``.
+The broker needs keys for compaction, timestamps for ListOffsets, both if a topic's
+settings restrict them, and the coordinator's own records, which are built here. Layout
+of a record (all integers zig-zag varints): length, attributes (one byte), timestamp
+delta, offset delta, key length (-1: null), key, value length, value, header count, and
+per header its key and value in the same form. Kafka's ``DefaultRecord``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STEP_RECORDS: Final = 256
 
 
 class Record(NamedTuple):
-    """A record; ``body`` is what follows the offset delta (key, value, headers)."""
+    """A record; ``body`` is the bytes after the offset delta (key, value, headers)."""
 
     offset: int
     timestamp: int
@@ -66,7 +66,8 @@ class MaxTimestamp(NamedTuple):
 def read_records(header: BatchHeader, batch: Buffer) -> list[Record]:
     """Return the records of a whole batch; raise CORRUPT_MESSAGE or INVALID_RECORD.
 
-    For batches of one's own making: somebody else's few bytes may hold millions.
+    Only for batches of this broker: few bytes of a client may contain millions of
+    records.
     """
     return list(iter_records(header, batch))
 
@@ -74,8 +75,8 @@ def read_records(header: BatchHeader, batch: Buffer) -> list[Record]:
 def iter_records(header: BatchHeader, batch: Buffer) -> Iterator[Record]:
     """Yield the records of a whole batch; raise CORRUPT_MESSAGE or INVALID_RECORD.
 
-    A time stamp of a LogAppendTime batch is the batch's. Cost: unpacks and parses as it
-    goes, so that memory holds a record and a piece of `unpacked`.
+    Records of a LogAppendTime batch have the batch's timestamp. Cost: unpacks and parses
+    incrementally, with one record and one piece of `unpacked` in memory.
     """
     for record in records_in_steps(header, batch):
         if record is not None:
@@ -83,7 +84,10 @@ def iter_records(header: BatchHeader, batch: Buffer) -> Iterator[Record]:
 
 
 def records_in_steps(header: BatchHeader, batch: Buffer) -> Iterator[Record | None]:
-    """Yield the same, and None after each step: 256 records, or a piece unpacked."""
+    """Yield the records of a whole batch, and None after each step.
+
+    A step is 256 records, or the unpacking of a piece. Raises as `iter_records` does.
+    """
     count = 0
     packed = memoryview(batch)[HEADER_SIZE:]
     for found in _windows(header.attributes & CODEC_MASK, packed):
@@ -109,8 +113,8 @@ def plain_records(header: BatchHeader, batch: Buffer) -> list[KeyValue] | None:
     """Return the keys and values of a whole batch if all of its records are plain.
 
     A plain record has a key, no headers, deltas of one byte, and lengths of one or two
-    bytes; its batch is not compressed. None for any other batch, valid or not. One loop
-    without generators: far cheaper than `iter_records`.
+    bytes; its batch is not compressed. Returns None for any other batch, valid or not.
+    One loop without generators costs much less than `iter_records`.
     """
     if header.attributes & CODEC_MASK:
         return None
@@ -125,7 +129,7 @@ def plain_records(header: BatchHeader, batch: Buffer) -> list[KeyValue] | None:
                 length = _two_bytes(length, data[at])
                 at += 1
             end = at + (length >> 1)
-            # Behind the attributes stand both deltas, then the length of the key.
+            # The attributes are followed by both deltas and the length of the key.
             if data[at + 1] >= 0x80 or data[at + 2] >= 0x80:
                 return None
             key_size = data[at + 3]
@@ -167,8 +171,8 @@ def largest_timestamp(
 ) -> Generator[None, None, MaxTimestamp]:
     """Return the largest timestamp of the records in a whole batch, in steps.
 
-    -1 at the batch's base offset without a record of a later time, as Kafka counts.
-    Raises as `iter_records` does.
+    As in Kafka, the result is -1 at the batch's base offset if no record has a larger
+    timestamp. Raises as `iter_records` does.
     """
     largest, offset = NO_TIMESTAMP, header.base_offset
     for head in heads_in_steps(header, batch):
@@ -182,12 +186,12 @@ def largest_timestamp(
 def heads_in_steps(header: BatchHeader, batch: Buffer) -> Iterator[RecordHead | None]:
     """Yield the heads of the records in a whole batch, and None after each step.
 
-    Raises as `iter_records` does, but keys, values and headers are passed over. Memory
-    holds a piece of `unpacked`, however large a record is.
+    Raises as `iter_records` does, but skips keys, values and headers. Memory holds one
+    piece of `unpacked`, however large a record is.
     """
     count = 0
     window = b""
-    # The place of the next record, which may lie behind the window.
+    # The position of the next record, which may be after the window.
     at = 0
     packed = memoryview(batch)[HEADER_SIZE:]
     for piece in unpacked(header.attributes & CODEC_MASK, packed):
@@ -227,9 +231,9 @@ def _head(header: BatchHeader, data: bytes, position: int) -> tuple[RecordHead, 
 
 
 def _windows(codec: int, packed: memoryview) -> Iterator[tuple[bytes, _Bounds] | None]:
-    """Yield plain bytes, and where the records lie that are whole in them.
+    """Yield plain bytes and the bounds of their complete records.
 
-    None comes before each piece but the first.
+    Yields None before each piece except the first.
     """
     held: list[bytes] = []
     held_bytes = wanted = 0
@@ -250,11 +254,11 @@ def _windows(codec: int, packed: memoryview) -> Iterator[tuple[bytes, _Bounds] |
 
 
 class _Bounds:
-    """Iterates over (start, end) of the whole records in a window, without lengths."""
+    """Iterable of (start, end) of the complete records in a window, without lengths."""
 
     def __init__(self, window: bytes) -> None:
         self._window = window
-        # Where the last whole record ends, and how many bytes the next one takes.
+        # The end of the last complete record, and the bytes needed for the next one.
         self.end = 0
         self.wanted = 0
 
@@ -281,12 +285,12 @@ def _check_length(length: int) -> None:
 
 
 def _record(header: BatchHeader, data: bytes, position: int, end: int) -> Record:
-    """Return the record whose attributes stand at ``position``."""
+    """Return the record with its attributes at ``position``."""
     timestamp_delta, position = read_varint(data, position + 1)
     offset, body = _offset(header, data, position)
     key, position = _read_bytes(data, body)
     value, position = _read_bytes(data, position)
-    # Nearly all records end with a zero, which is no headers.
+    # Nearly all records end with a zero, the count of headers.
     if (data[position] or position + 1 != end) and (
         _skip_headers(data, position) != end
     ):
@@ -305,13 +309,13 @@ def _offset(header: BatchHeader, data: bytes, position: int) -> tuple[int, int]:
 def _timestamp(header: BatchHeader, delta: int) -> int:
     if header.attributes & LOG_APPEND_TIME:
         return header.max_timestamp
-    # With a delete horizon the field holds that, and deltas still count from it.
+    # With a delete horizon, deltas count from that horizon, stored in this field.
     timestamp = header.base_timestamp + delta
     return timestamp if -_SIGN <= timestamp < _SIGN else as_long(timestamp)
 
 
 def as_long(number: int) -> int:
-    """Return what Java's 64 bits make of a sum: Kafka's time stamps wrap around.
+    """Return a sum reduced to 64 bits, as Java's timestamps overflow.
 
     >>> as_long(2**63)
     -9223372036854775808
@@ -342,7 +346,7 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a zig-zag varint and the position behind it; raise ``IndexError``.
+    """Return a zig-zag varint and the position after it; raise ``IndexError``.
 
     >>> read_varint(bytes([0xAC, 0x02]), 0)
     (150, 2)
@@ -354,7 +358,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     if following < 0x80:
         both = byte & 0x7F | following << 7
         return (both >> 1) ^ -(both & 1), position + 2
-    # One byte or two are nearly all that there is.
+    # Longer varints than two bytes are rare.
     result = shift = 0
     while True:
         byte = data[position]
@@ -381,7 +385,7 @@ def record_body(
     value: bytes | None,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> bytes:
-    """Return what follows the offset delta of a record."""
+    """Return the bytes after the offset delta of a record."""
     pieces = [_bytes_field(key), _bytes_field(value), write_varint(len(headers))]
     for name, content in headers:
         pieces += (_bytes_field(name.encode()), _bytes_field(content))
@@ -399,8 +403,8 @@ def build_batch(
 ) -> bytes:
     """Return a batch of (offset, timestamp, body) under a header.
 
-    Codec, offsets, base timestamp and producer fields are the header's; length, CRC and
-    record count are computed.
+    Codec, offsets, base timestamp and producer fields are taken from the header; length,
+    CRC and record count are computed.
     """
     built = BatchBuilder(header)
     for offset, timestamp, body in records:
@@ -409,7 +413,7 @@ def build_batch(
 
 
 class BatchBuilder:
-    """Builds a batch record by record; see `build_batch`."""
+    """Builder of a batch, record by record; see `build_batch`."""
 
     def __init__(self, header: BatchHeader) -> None:
         self._header = header
@@ -417,7 +421,7 @@ class BatchBuilder:
         self.record_count = 0
 
     def add(self, offset: int, timestamp: int, body: bytes) -> None:
-        """Add a record; ``body`` is what follows its offset delta."""
+        """Add a record; ``body`` is the bytes after its offset delta."""
         header = self._header
         content = (
             b"\0"
@@ -447,9 +451,9 @@ def new_batch(
     base_sequence: int = -1,
     attributes: int = 0,
 ) -> bytes:
-    """Return a batch as a producer sends it, of (timestamp, key, value) triples.
+    """Return a producer's batch of (timestamp, key, value) triples.
 
-    ``attributes`` are those beside the codec.
+    ``attributes`` are the attributes other than the codec.
 
     >>> len(new_batch([(0, None, b"value")]))
     73

@@ -1,13 +1,13 @@
-"""The codecs of record batches, a bounded piece at a time.
+"""The codecs of record batches, processed in bounded pieces.
 
 Kafka's ``CompressionType``. Producers write snappy raw (librdkafka) or in xerial's
-framing (Java); both are read, xerial's is written. LZ4 is written as Kafka's Java
-client wants it: a frame of independent blocks (it refuses linked ones, which is what
-most libraries write).
+framing (Java); both are read, and xerial's is written. LZ4 is written as required by
+Kafka's Java client: a frame of independent blocks. The client rejects linked blocks,
+which most libraries write.
 
-A few kilobytes can unpack to gigabytes, so nothing is unpacked faster than it is
-looked at: `unpacked` gives pieces of at most 64 KiB (a snappy block as it is, no more
-than 21 times its packed size), and nobody's size fields are trusted.
+A few kilobytes can unpack to gigabytes, so data is unpacked only as it is consumed:
+`unpacked` yields pieces of at most 64 KiB (a snappy block is one piece, at most 21
+times its packed size). Size fields in the data are not trusted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from broker.protocol.buffer import Buffer
 from broker.protocol.records.batch import corrupt
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-# Values of compression.type; "producer" is none of them.
+# Values of compression.type, except "producer".
 CODECS: Final = {
     "uncompressed": NONE,
     "gzip": GZIP,
@@ -36,7 +36,7 @@ CODECS: Final = {
     "zstd": ZSTD,
 }
 UNPACKED_BYTES_MAX: Final = 128 << 20
-# The window of zstd's level 19, and what RFC 8878 recommends that decoders support.
+# The window of zstd's level 19, and the minimum for decoders recommended by RFC 8878.
 WINDOW_BYTES_MAX: Final = 8 << 20
 
 _SNAPPY_BLOCK: Final = 32 << 10
@@ -47,7 +47,7 @@ _LZ4_BLOCK: Final = 64 << 10
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
 _LZ4_STORED: Final = 1 << 31
 _LZ4_MAGIC: Final = 0x184D2204
-# Version 1, independent blocks, nothing reserved, no dictionary; then what may vary.
+# Mask of the fixed flags: version 1, independent blocks, reserved bits, no dictionary.
 _LZ4_FIXED_FLAGS: Final = 0b1110_0011
 _LZ4_INDEPENDENT: Final = 0b0110_0000
 _LZ4_BLOCK_CHECKSUM: Final = 16
@@ -59,50 +59,50 @@ _ZSTD_MAGIC: Final = 0xFD2FB528
 _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_RLE: Final = 1
 _ZSTD_LEVEL: Final = 3
-# Kafka's default, which means its fast compressor; any other level the thorough one.
+# Kafka's default level, for its fast compressor; other levels use the high compressor.
 _LZ4_FAST_LEVEL: Final = 9
 _PIECE_BYTES: Final = 64 << 10
 _PLAIN_PIECE_BYTES: Final = 256 << 10
-# Blocks whose heads are looked at in one step: about half a millisecond.
+# Blocks whose headers are read in one step: about half a millisecond.
 _STEP_BLOCKS: Final = 2048
 _GZIP_WINDOW: Final = 31
 _SNAPPY_RATIO_MAX: Final = 22
 
 
 def compress(codec: int, data: Buffer) -> bytes:
-    """Return the data packed by codec 0 to 4."""
+    """Return the data compressed by codec 0 to 4."""
     packer = Packer(codec, len(data))
     return packer.add(data) + packer.end()
 
 
 class Packer:
-    """Packs what comes in pieces by codec 0 to 4: the sum of all `add`, then `end`.
+    """Compressor of pieces by codec 0 to 4: the output of all `add`, then of `end`.
 
-    ``size`` is that of all pieces, -1 where it is not known yet. ``level`` is how hard
-    gzip (-1, 1 to 9), lz4 (1 to 17) or zstd (up to 22) try, None as by Kafka's default.
+    ``size`` is the total size of the pieces, -1 if unknown. ``level`` is that of gzip
+    (-1, 1 to 9), lz4 (1 to 17) or zstd (up to 22); None means Kafka's default.
     """
 
     def __init__(self, codec: int, size: int = -1, level: int | None = None) -> None:
         self._add, self._end = _PACKERS[codec](size, level)
 
     def add(self, data: Buffer) -> bytes:
-        """Take some more in; return what is packed by now."""
+        """Add a piece; return the compressed output available so far."""
         return self._add(data)
 
     def end(self) -> bytes:
-        """Return the rest."""
+        """Return the rest of the output."""
         return self._end()
 
 
 def decompress(codec: int, data: Buffer, limit: int = UNPACKED_BYTES_MAX) -> bytes:
-    """Return what was packed; raise CORRUPT_MESSAGE if it is damaged or too much."""
+    """Return the unpacked data; raise CORRUPT_MESSAGE if it is damaged or too large."""
     return b"".join(unpacked(codec, data, limit))
 
 
 def unpacked(
     codec: int, data: Buffer, limit: int = UNPACKED_BYTES_MAX
 ) -> Iterator[bytes]:
-    """Yield what was packed, in order; raise CORRUPT_MESSAGE as `decompress` does."""
+    """Yield the unpacked data; raise CORRUPT_MESSAGE as `decompress` does."""
     unpacker = _UNPACKERS.get(codec)
     if unpacker is None:
         raise corrupt(f"codec {codec} is not one of {sorted(_UNPACKERS)}")
@@ -118,18 +118,18 @@ def unpacked(
 
 
 def large_window() -> None:
-    """Do nothing: the step that comes before unpacking with a large window.
+    """Do nothing; mark the step before unpacking with a large window.
 
-    Its driver keeps others from doing the same while it can be preempted.
+    Its driver admits only one such unpacking at a time, also across preemption.
     """
 
 
 def check_stream(codec: int, data: Buffer) -> Generator[None, None, int]:
-    """Return the largest window's bytes; raise CORRUPT_MESSAGE unless all is whole.
+    """Return the largest window in bytes; raise CORRUPT_MESSAGE if the stream is cut.
 
-    Of what unpacking does not show: an LZ4 stream must be one frame of independent
-    blocks, since Kafka's clients read no other, and Zstandard's library ends silently
-    within a frame.
+    This checks properties that unpacking does not: an LZ4 stream must be one frame of
+    independent blocks, since Kafka's clients read no other. Zstandard's library does
+    not report a stream that ends within a frame.
     """
     check = {LZ4: _check_lz4, ZSTD: _check_zstd}.get(codec)
     if check is None:
@@ -206,7 +206,7 @@ def _plain(data: Buffer) -> Iterator[bytes]:
 
 
 def _ungzip(data: Buffer) -> Iterator[bytes]:
-    # A slice at a time: a library keeps, and so copies, what it has not looked at.
+    # Pass slices: a library keeps, and therefore copies, input that it has not consumed.
     given = _slices(data)
     rest = next(given, b"")
     while rest:
@@ -272,7 +272,7 @@ def _unsnappy(data: Buffer) -> Iterator[bytes]:
 def _unsnappy_block(block: memoryview) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
-        # A copy of 64 bytes takes three.
+        # A copy element of three bytes yields at most 64 bytes.
         if size > _SNAPPY_RATIO_MAX * len(block):
             raise corrupt(f"snappy: {size} bytes in {len(block)}")
         return bytes(cramjam.snappy.decompress_raw(block))
@@ -281,7 +281,7 @@ def _unsnappy_block(block: memoryview) -> bytes:
 
 
 class _Blocks:
-    """Cuts what comes into blocks of one size, and packs each by itself."""
+    """Compressor that splits its input into blocks of one size, packed independently."""
 
     def __init__(
         self, size: int, header: bytes, pack: Callable[[memoryview], bytes], end: bytes

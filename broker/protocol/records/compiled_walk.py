@@ -1,17 +1,17 @@
-"""Records of any sizes, walked by the compiled code of aiokafka.
+"""Validation of records of any sizes by the compiled code of aiokafka.
 
-A short loop finds where records end; aiokafka's decoder then reads exactly those bytes.
-It refuses records that are not as long as they say, null keys of headers, and bytes
-behind the last record, but accepts varints of more bytes or bits than their type has.
-Therefore the sizes of the decoded records in their shortest encoding must add up to the
-bytes that were read: each record takes at least that many, so none takes more.
+A short loop finds the ends of records; aiokafka's decoder then reads exactly those
+bytes. It rejects records of a wrong length, null keys of headers, and bytes after the
+last record, but accepts varints with more bytes or bits than their type has. Therefore
+the sizes of the decoded records in their shortest encoding must sum to the bytes read:
+each record takes at least that many bytes, so no record may take more.
 
-Kafka's clients write shortest encodings. Whatever fails here is walked in Python, which
-costs 3.5 times as much for records of 100 bytes and decides.
+Kafka's clients write shortest encodings. Records that fail here are validated in
+Python, which is decisive and costs 3.5 times as much for records of 100 bytes.
 
-The decoder reads up to twenty bytes behind its buffer, in a record with headers that is
-cut. Its buffer is therefore followed by zeros that belong to us; no record that reaches
-into them decodes.
+In a truncated record with headers, the decoder may read up to twenty bytes beyond its
+buffer. The buffer is therefore followed by zeros; a record that extends into them is
+never valid.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from broker.protocol.records.batch import HEADER, MAGIC
 
 # Bytes decoded at once: half of them may be headers, at about 100 ns each.
 PIECE_BYTES: Final = 1 << 15
-# Headers in a piece at most; more are walked in steps.
+# Largest number of headers in a piece; more are validated in steps.
 _HEADERS_MAX: Final = 1024
 _ZEROS: Final = bytes(64)
 # Base timestamp of a piece. aiokafka returns None for the timestamp -1, and timestamps
@@ -39,7 +39,7 @@ _BASE_TIME: Final = 1 << 40
 _UNREADABLE: Final = (
     CorruptRecordException,
     UnicodeDecodeError,
-    # From lengths near 2^63, which wrap around the decoder's check.
+    # Raised for lengths near 2^63, which overflow in the decoder's check.
     MemoryError,
     OverflowError,
 )
@@ -52,7 +52,7 @@ _headers_of: Final = attrgetter("headers")
 
 
 def _measured() -> DefaultRecordBatchBuilder:
-    """Return an encoder that computes sizes; its first record sets the base time."""
+    """Return an encoder for computing sizes; its first record sets the base time."""
     encoder = DefaultRecordBatchBuilder(MAGIC, 0, 0, -1, -1, -1, sys.maxsize)
     encoder.append(0, _BASE_TIME, None, None, [])
     return encoder
@@ -62,7 +62,7 @@ _size_of: Final = _measured().size_in_bytes
 
 
 class Piece(NamedTuple):
-    """Valid records: number, bytes, extremes of timestamp deltas, a missing key."""
+    """Valid records: number, bytes, extreme timestamp deltas, and any missing key."""
 
     records: int
     size: int
@@ -77,8 +77,8 @@ _NOTHING: Final = Piece(0, 0, 0, 0, lacks_key=False)
 def walk_piece(data: bytes, at: int, first_delta: int, limit: int) -> Piece | None:
     """Return the valid records from ``at`` on, at most ``limit``, within `PIECE_BYTES`.
 
-    The first has offset delta ``first_delta``. A piece of no records proves nothing;
-    None says that no record lies whole in it.
+    The first record must have offset delta ``first_delta``. A piece without records is
+    inconclusive. None means that no record is completely within the piece.
     """
     count, end = _whole_records(data, at, limit)
     if not count:
@@ -109,7 +109,7 @@ def walk_piece(data: bytes, at: int, first_delta: int, limit: int) -> Piece | No
 
 
 def _whole_records(data: bytes, at: int, limit: int) -> tuple[int, int]:
-    """Return how many records lie whole in a piece, and where the last of them ends.
+    """Return the number of complete records in a piece, and the end of the last.
 
     A record whose length takes three bytes ends the piece.
     """

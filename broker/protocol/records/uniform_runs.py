@@ -1,13 +1,14 @@
-"""Runs of records that are laid out alike, compared a column of bytes at a time.
+"""Runs of records with equal layout, compared one column of bytes at a time.
 
-Producers mostly send records of one size: the bytes that give a record its structure
-then stand at the same places in each, ``step`` bytes apart. A slice with that step is
-one column of such bytes. Lengths must be equal down their columns, and offset deltas
-must count on; both are comparisons of two byte strings, in C. About ten columns are
-compared for a run, whatever its length, so that a record costs 30 ns in place of 700.
+Producers mostly send records of one size. The structural bytes of these records are at
+the same positions, ``step`` bytes apart, and a slice with that step is one column of
+them. Lengths must be equal within their columns, and offset deltas must be consecutive;
+both checks compare two byte strings, in C. About ten columns are compared for a run of
+any length, so a record costs 30 ns instead of 700.
 
-A varint has a byte per 7 bits: a run ends where the offset delta grows by a byte, since
-the record's length changes there too. Timestamp deltas may differ within their width.
+A varint has one byte per 7 bits. A run ends where the offset delta grows by a byte,
+since the record's length changes there too. Timestamp deltas may differ within their
+width.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-# Records in a run at most: a column fits into the processor's cache.
+# Largest number of records in a run, so that a column fits into the CPU's cache.
 RUN_MAX: Final = 2048
-# The lower two bytes of an offset delta repeat after so many records.
+# The lower two bytes of an offset delta repeat after this many records.
 _PERIOD: Final = 1 << 13
 _ONE_BYTE: Final = 1 << 6
 _WIDTH_MAX: Final = 4
@@ -27,10 +28,10 @@ _ODD: Final = bytes(range(1, 0x100, 2))
 
 
 class Layout(NamedTuple):
-    """Places of a record's structure, counted from the record's first byte.
+    """Positions of a record's structural bytes, relative to its first byte.
 
     ``times`` and ``offsets`` are the (start, end) of the two deltas; ``lengths`` are
-    the places of all other structural bytes. ``step`` is the record's size.
+    the positions of all other structural bytes. ``step`` is the record's size.
     """
 
     step: int
@@ -40,7 +41,7 @@ class Layout(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Records alike, and the smallest and the largest of their timestamp deltas."""
+    """Number of records in a run, and their smallest and largest timestamp deltas."""
 
     records: int
     smallest: int
@@ -53,10 +54,10 @@ _NO_RUN: Final = Run(0, 0, 0)
 def run_like(
     data: bytes, model: int, layout: Layout, first_delta: int, limit: int
 ) -> Run:
-    """Return the records that follow the one at ``model`` and are valid as that one is.
+    """Return the run of valid records after ``model`` that have its layout.
 
-    ``first_delta`` is the offset delta that the first of them must have. At most
-    ``limit`` records are looked at; a run of none proves nothing.
+    ``first_delta`` is the required offset delta of the first record. At most ``limit``
+    records are compared. An empty run is inconclusive.
     """
     step = layout.step
     at = model + step
@@ -90,7 +91,7 @@ def run_like(
 
 
 def _width(delta: int) -> int:
-    """Return the bytes of an offset delta as a varint."""
+    """Return the number of bytes of an offset delta as a varint."""
     return (2 * delta).bit_length() // 7 + bool((2 * delta).bit_length() % 7) or 1
 
 
@@ -123,13 +124,13 @@ def _same(byte: int) -> bytes:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """Return how many bytes two columns, which differ, begin with alike."""
+    """Return the length of the common prefix of two different columns."""
     pairs = enumerate(zip(one, other, strict=False))
     return next(number for number, (a, b) in pairs if a != b)
 
 
 def _prefix_of(allowed: bytes, column: bytes) -> int:
-    """Return how many bytes the column begins with that are all ``allowed``."""
+    """Return the length of the column's prefix of ``allowed`` bytes."""
     others = column.translate(None, allowed)
     return column.index(others[:1]) if others else len(column)
 
@@ -144,14 +145,14 @@ def _extremes(columns: list[bytes]) -> tuple[int, int]:
         raw[number::4] = column
     codes = memoryview(raw).cast("I").tolist()
     if columns[0].translate(None, _ODD) == columns[0]:
-        # Without a negative the order is that of the bytes, continuation bits included.
+        # Without negative deltas, the order is that of the bytes with continuation bits.
         return _decoded(min(codes)), _decoded(max(codes))
     deltas = [_decoded(code) for code in codes]
     return min(deltas), max(deltas)
 
 
 def _extremes_of_bytes(column: bytes) -> tuple[int, int]:
-    """Compare with the last and first delta: nearly always these are the extremes."""
+    """Return the extremes, which nearly always are the first and the last delta."""
     largest, smallest = _decoded(column[-1]), _decoded(column[0])
     if above := column.translate(None, _from_to(-_ONE_BYTE, largest)):
         largest = max(map(_decoded, above))

@@ -1,21 +1,22 @@
-"""The records of a produced batch: every one is walked before the batch is appended.
+"""Validation of all records of a produced batch, before the batch is appended.
 
-Kafka's ``DefaultRecordBatch`` iterators under ``LogValidator``. A batch passes if its
-codec's stream is whole, and holds exactly as many records as the header counts: each of
-the length that it gives, with offset deltas 0, 1, 2 and so on, header keys that are
-there, and nothing behind the last. A batch that passes is read alike by every client
-that follows the format. Attributes of a record may be any, and a header's key any
-bytes, as in Kafka.
+Kafka's ``DefaultRecordBatch`` iterators under ``LogValidator``. A batch is valid if its
+codec's stream is complete and contains exactly the number of records in the header.
+Each record must have its stated length, consecutive offset deltas from 0 and non-null
+header keys, and no bytes may follow the last record. Every client that follows the
+format reads a valid batch alike. As in Kafka, attributes of a record and header keys
+may contain any bytes.
 
-The walk finds the timestamps' extremes and whether a key is missing, in steps: a few
-kilobytes may unpack to gigabytes. Memory holds one piece of `unpacked` and one record,
-and of a record above `_WINDOW_BYTES` only a piece. Records alike are walked together
-(`uniform_runs`), others in pieces by compiled code (`compiled_walk`).
+Validation computes the extreme timestamps and whether a key is missing. It works in
+steps, as a few kilobytes may unpack to gigabytes. Memory holds one piece of `unpacked`
+and one record, or only a piece of a record above `_WINDOW_BYTES`. Records of equal
+layout are validated together (`uniform_runs`), others in pieces by compiled code
+(`compiled_walk`).
 
-Stricter than Kafka 3.9, which stores these though some or all consumers stop at them:
-an offset delta out of order (Kafka checks it in compressed batches only), a compressed
-record whose length and fields disagree, a varint with more bits than its type, bytes
-behind a codec's stream.
+Validation is stricter than in Kafka 3.9, which stores the following batches although
+some or all consumers fail on them: an offset delta out of order (Kafka checks it in
+compressed batches only), a compressed record whose length and fields disagree, a varint
+with more bits than its type, bytes after a codec's stream.
 """
 
 from __future__ import annotations
@@ -39,32 +40,32 @@ from broker.protocol.records.codecs import (
 from broker.protocol.records.compiled_walk import walk_piece
 from broker.protocol.records.uniform_runs import RUN_MAX, Layout, run_like
 
-# Work between two steps: one is a record parsed by itself, or about a microsecond.
+# Work units per step; a unit is one record parsed in Python, about a microsecond.
 STEP_UNITS: Final = 512
 _RECORDS_PER_UNIT: Final = 32
 _COMPILED_PER_UNIT: Final = 2
 _UNPACKED_BYTES_PER_UNIT: Final = 512
 _PLAIN_BYTES_PER_UNIT: Final = 1 << 14
 _UNITS_PER_PIECE: Final = 4
-# A record that is larger or has more headers is walked field by field.
+# A record that is larger or has more headers is parsed field by field.
 _WINDOW_BYTES: Final = 1 << 16
 _HEADERS_AT_ONCE: Final = 64
-# Sizes of records whose lengths are kept as bytes.
+# Number of record sizes whose encoded lengths are cached.
 _SIZES_KEPT: Final = 4096
-# Of a record without a key, all that comes before its value.
+# Batch header and, of a record without a key, all bytes before its value.
 _FIRST_BYTES: Final = Struct(f"{HEADER_SIZE}x10s")
 _FIRST_BYTES_END: Final = _FIRST_BYTES.size
-# Records alike that a run is tried for, and the fewest that count as a run.
+# Records compared in the first attempt of a run, and the least length of a run.
 _FIRST_TRY: Final = 256
 _RUN_MIN: Final = 16
-# Records without such a run before pieces are tried: a run ends where a delta grows.
+# Records without a run before pieces are tried; a run also ends where a delta grows.
 _UNLIKE_RECORDS: Final = 3
-# The wait after a piece or a run without a record, and what a piece costs at least.
+# Records to skip after an unsuccessful piece, and the least cost of a piece and a run.
 _WAIT_RECORDS: Final = 64
 _PIECE_UNITS: Final = 16
 _RUN_UNITS: Final = 4
 _PIECE_RECORDS_MAX: Final = 512
-# Bytes of a varint at most, and the largest that the last of them may be.
+# Largest number of bytes of a varint, and the largest value of its last byte.
 _INT_BYTES: Final = 5
 _INT_LAST: Final = 0x0F
 _LONG_BYTES: Final = 10
@@ -72,7 +73,7 @@ _LONG_LAST: Final = 0x01
 
 
 class Contents(NamedTuple):
-    """The extremes of the timestamp deltas in a batch; whether a record has no key."""
+    """The extreme timestamp deltas of a batch, and whether a record has no key."""
 
     smallest_delta: int
     largest_delta: int
@@ -82,10 +83,10 @@ class Contents(NamedTuple):
 def contents_of(
     attributes: int, record_count: int, batch: Buffer
 ) -> Generator[Callable[[], None] | None, None, Contents]:
-    """Walk the records of a whole batch, in steps; raise INVALID_RECORD.
+    """Validate the records of a whole batch, in steps; raise INVALID_RECORD.
 
-    ``attributes`` and ``record_count`` are the header's, the count above zero. Yields
-    `large_window` before it unpacks with a window above `WINDOW_BYTES_MAX`.
+    ``attributes`` and ``record_count`` (above zero) are those of the header. Yields
+    `large_window` before unpacking with a window above `WINDOW_BYTES_MAX`.
     """
     codec = attributes & CODEC_MASK
     packed = memoryview(batch)[HEADER_SIZE:]
@@ -94,7 +95,8 @@ def contents_of(
             yield large_window
         return (yield from _Walk(codec, packed, record_count).run())
     except KafkaError as error:
-        # Not CORRUPT_MESSAGE, which producers repeat: the CRC shows what was sent.
+        # Not CORRUPT_MESSAGE, which producers retry: by the CRC, the batch arrived as
+        # sent.
         raise invalid(error.message or "records do not unpack") from error
 
 
@@ -102,10 +104,10 @@ _NEW_FIELDS: Final = tuple.__new__
 
 
 def is_one_record(batch: Buffer) -> bool:
-    """Return whether a plain batch holds one valid record, at the base timestamp.
+    """Return whether a plain batch has one valid record, at the base timestamp.
 
-    The shape of most batches that are small: no headers, a key of less than 64 bytes or
-    none. Of any other the answer is False, which proves nothing.
+    Recognises the form of most small batches: no headers, a key of less than 64 bytes
+    or none. For any other form the result is False, which is inconclusive.
     """
     size = len(batch)
     if size < _FIRST_BYTES_END or batch[-1]:
@@ -125,7 +127,7 @@ def is_one_record(batch: Buffer) -> bool:
 
 @lru_cache(maxsize=_SIZES_KEPT)
 def _keyless_start(size: int) -> bytes:
-    """Return what a first record of ``size`` bytes without a key begins with."""
+    """Return the first bytes of a first record of ``size`` bytes without a key."""
     start = _record_start(size) + b"\1"
     return start + _last_field_length(size - len(start))
 
@@ -138,14 +140,14 @@ def _record_start(size: int) -> bytes:
 
 @lru_cache(maxsize=_SIZES_KEPT)
 def _last_field_length(size: int) -> bytes:
-    """Return the length of a value that ends the record with no headers behind it."""
+    """Return the length of a value that is the last field of a record without headers."""
     return _length_before(size - 1)
 
 
 def _length_before(size: int) -> bytes:
-    """Return the varint that with as many bytes as it says makes up ``size``.
+    """Return the varint of a length that takes ``size`` bytes together with its content.
 
-    There is none at some sizes: a varint that fits nothing then.
+    Returns no bytes if no such varint exists.
     """
     for width in range(1, _INT_BYTES + 1):
         varint = write_varint(max(size - width, 0))
@@ -155,7 +157,7 @@ def _length_before(size: int) -> bytes:
 
 
 class _Walk:
-    """One walk: a window of plain bytes, and the place of the next record in it."""
+    """Validation in progress: a window of plain bytes, and the next record's position."""
 
     def __init__(self, codec: int, packed: memoryview, count: int) -> None:
         self._pieces = unpacked(codec, packed)
@@ -167,14 +169,14 @@ class _Walk:
         self._at = 0
         self._number = 0
         self._units = STEP_UNITS
-        # Before this record no run is tried; and how many records to try next.
+        # The first record for which a run is tried, and the number of records to compare.
         self._try_from = 0
         self._try_records = _FIRST_TRY
         self._smallest, self._largest = 1 << 64, -1 << 64
         self._lacks_key = False
-        # Records without a run of others like them, since the last run.
+        # Records without a run after them, since the last run.
         self._unlike = 0
-        # Of a large record's bytes, those behind the place.
+        # Bytes of a large record after the position.
         self._left = 0
 
     def run(self) -> Generator[None, None, Contents]:
@@ -209,10 +211,10 @@ class _Walk:
         return True
 
     def _scan(self) -> int:
-        """Walk the whole records in the window, as far as the step's units go.
+        """Validate the complete records in the window, within the units of the step.
 
-        Returns how many bytes the next record needs in the window, as far as that is
-        known; 0 if the step has ended or the last record has been walked.
+        Returns the number of bytes that the next record needs in the window, as far as
+        known; 0 if the step has ended or the last record has been validated.
         """
         data, size, count = self._window, len(self._window), self._count
         at, number = self._at, self._number
@@ -245,7 +247,7 @@ class _Walk:
                     headers_at = end
                 self._note(fields)
                 number += 1
-                # Behind headers ``headers_at`` is the record's end.
+                # With headers, ``headers_at`` now is the record's end.
                 if number < count and end < size and number >= self._try_from:
                     shape = None
                     if headers_at < end and data[end] == lead:
@@ -270,9 +272,9 @@ class _Walk:
     def _walk_more(
         self, data: bytes, at: int, number: int, shape: Layout | None
     ) -> tuple[int, int]:
-        """Walk records together from ``at`` on; return the next one's number and place.
+        """Validate records together from ``at`` on; return the next number and position.
 
-        ``shape`` is the layout of the record before, if the next may be like it.
+        ``shape`` is the layout of the previous record, if the next may have the same.
         """
         found = self._run_like(data, at, number, shape) if shape is not None else 0
         if found >= _RUN_MIN:
@@ -284,7 +286,7 @@ class _Walk:
         return number + found, at + found * (shape.step if shape is not None else 0)
 
     def _run_like(self, data: bytes, at: int, number: int, shape: Layout) -> int:
-        """Walk the records from ``at`` on that are like the one before; count them."""
+        """Validate records from ``at`` on with the previous layout; return their number."""
         limit = min(self._count - number, self._try_records)
         run = run_like(data, at - shape.step, shape, number, limit)
         self._units -= run.records // _RECORDS_PER_UNIT + _RUN_UNITS
@@ -295,9 +297,9 @@ class _Walk:
         return run.records
 
     def _walk_pieces(self, data: bytes, at: int, number: int) -> tuple[int, int]:
-        """Walk records of any sizes from ``at`` on, as far as the step's units go.
+        """Validate records of any sizes from ``at`` on, within the units of the step.
 
-        Returns the number and the place of the next record.
+        Returns the number and the position of the next record.
         """
         while self._units > 0 and number < self._count and at < len(data):
             limit = min(self._count - number, _PIECE_RECORDS_MAX)
@@ -316,14 +318,14 @@ class _Walk:
         return number, at
 
     def _reach(self, data: bytes, at: int, number: int) -> int:
-        """Return the bytes needed where the window ended within a record."""
+        """Return the bytes needed if the window ended within a record."""
         try:
             _varint(data, at)
         except IndexError:
             return len(data) - at + 1
         raise invalid(f"record {number} ends within a field") from None
 
-    # ---- one that is too large to be held ----
+    # ---- records larger than the window ----
 
     def _walk_large_record(self) -> Generator[None, None, None]:
         self._left = 0
@@ -385,7 +387,7 @@ class _Walk:
 
 
 class _Fields(NamedTuple):
-    """Fields of a record from its timestamp delta on, and the places of some."""
+    """Fields of a record from its timestamp delta on, and positions of some fields."""
 
     delta: int
     offset_at: int
@@ -398,10 +400,10 @@ class _Fields(NamedTuple):
 
 
 def _fields(data: bytes, at: int, number: int) -> _Fields:
-    """Return the fields of the record whose timestamp delta stands at ``at``.
+    """Return the fields of the record whose timestamp delta is at ``at``.
 
-    It must have offset delta ``number``. Raises INVALID_RECORD or ``IndexError``; that
-    the fields are within the record is to be checked by their end.
+    The record must have offset delta ``number``. Raises INVALID_RECORD or
+    ``IndexError``. The caller checks that the fields end within the record.
     """
     code = data[at]
     offset_at = at + 1
@@ -445,7 +447,7 @@ def _fields(data: bytes, at: int, number: int) -> _Fields:
 
 
 def _code(data: bytes, at: int) -> tuple[int, int]:
-    """Return an integer of several bytes as it is, unsigned, and the place behind."""
+    """Return an unsigned varint of several bytes, and the position after it."""
     high = data[at + 1]
     if high < 0x80:
         return data[at] & 0x7F | high << 7, at + 2
@@ -454,9 +456,9 @@ def _code(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _layout(at: int, body: int, fields: _Fields, end: int) -> Layout:
-    """Return where the fields of a record without headers stand, from its first byte.
+    """Return the layout of a record without headers.
 
-    ``body`` is where its attributes do.
+    ``body`` is the position of its attributes.
     """
     return Layout(
         end - at,
@@ -472,7 +474,7 @@ def _layout(at: int, body: int, fields: _Fields, end: int) -> Layout:
 
 
 def _after_headers(data: bytes, at: int, count: int) -> int:
-    """Return the place behind ``count`` headers."""
+    """Return the position after ``count`` headers."""
     for _ in range(count):
         length, at = _varint(data, at)
         _check_header_key(length)
@@ -500,9 +502,9 @@ def _varlong(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _number(data: bytes, at: int, bytes_max: int, last: int) -> tuple[int, int]:
-    """Return a zig-zag varint and the place behind it; raise ``IndexError``.
+    """Return a zig-zag varint and the position after it; raise ``IndexError``.
 
-    ``last`` is the largest that the last of ``bytes_max`` bytes may be.
+    ``last`` is the largest value of the last of ``bytes_max`` bytes.
     """
     code = shift = 0
     for number in range(1, bytes_max + 1):

@@ -1,8 +1,8 @@
 """OAUTHBEARER (RFC 7628): the client's message, and tokens without a signature.
 
 Follows Kafka's ``OAuthBearerClientInitialResponse`` and ``OAuthBearerUnsecuredJws``.
-An unsecured token (JWS with ``"alg": "none"``) proves nothing; Kafka accepts such
-tokens for tests unless a validator is configured.
+An unsecured token (JWS with ``"alg": "none"``) is no proof of identity; Kafka accepts
+such tokens for tests unless a validator is configured.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any, Final, NamedTuple
 
-# The client's answer to an error: the exchange is over.
+# The client's response to an error, which ends the exchange.
 ABORT: Final = b"\x01"
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _INITIAL: Final = re.compile(
@@ -23,7 +23,7 @@ _AUTH: Final = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([-_~+/.a-zA-Z0-9]+=*)")
 
 
 class InitialResponse(NamedTuple):
-    """The client's message: a token, and the name it wants to act under."""
+    """The client's message: a token, and the authorization identity."""
 
     authorization_id: str
     token: str
@@ -52,9 +52,9 @@ def unsecured_token(claims: dict[str, Any]) -> str:
 
 
 def read_unsecured_token(token: str) -> dict[str, Any]:
-    """Return the claims of a token that has no signature; raise ValueError.
+    """Return the claims of a token without a signature; raise ValueError.
 
-    A token with a signature, or an algorithm, is refused: nothing here checks it.
+    A token with a signature or an algorithm is rejected, as it is not verified here.
     """
     header, claims, signature = token.split(".")
     if signature or _object(header).get("alg") != "none":

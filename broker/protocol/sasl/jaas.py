@@ -1,10 +1,10 @@
-"""JAAS lines, the form in which Kafka's configuration holds credentials.
+"""JAAS lines, the form of credentials in Kafka's configuration.
 
     PACKAGE.PlainLoginModule required username="broker" password="..." user_alice="...";
 
 Follows Kafka's ``JaasConfig``: a login module, a control flag, options, a semicolon.
-Values may stand in double or single quotes, with escapes. No error and no ``repr``
-shows a value, since most are secrets.
+Values may be in double or single quotes, with escapes. Errors and ``repr`` never show a
+value, since most are secrets.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LoginModule:
 
 
 def parse_jaas(written: str) -> LoginModule:
-    """Return the one login module of a JAAS line; raise ValueError.
+    """Return the single login module of a JAAS line; raise ValueError.
 
     >>> parse_jaas('a.b.PlainLoginModule required username="me" password="x\\\\"y";')
     <login module PlainLoginModule>

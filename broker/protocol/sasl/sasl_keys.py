@@ -9,7 +9,7 @@ from broker.protocol.sasl.jaas import LoginModule, parse_jaas
 
 
 def jaas_line(name: str, doc: str) -> Key[LoginModule | None]:
-    """Return a key whose value is a login module; no answer and no error shows it."""
+    """Return a key whose value is a login module; responses and errors hide it."""
 
     def parse(written: str) -> LoginModule | None:
         return parse_jaas(written) if written else None

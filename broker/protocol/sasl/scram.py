@@ -8,12 +8,12 @@
     ClientProof    = ClientKey XOR HMAC(StoredKey, AuthMessage)
     ServerSignature = HMAC(ServerKey, AuthMessage)
 
-A server stores salt, StoredKey, ServerKey and iterations. It can check a proof, and
-cannot compute one. Grammar and limits are those of Kafka's ``ScramMessages``: no
-channel binding, names in ASCII, and passwords as UTF-8 without SASLprep. The one slow
-formula, Hi, is the client's; a server computes it for no message.
+A server stores salt, StoredKey, ServerKey and iterations. With these it can verify a
+proof, but not compute one. Grammar and limits are those of Kafka's ``ScramMessages``:
+no channel binding, names in ASCII, and passwords as UTF-8 without SASLprep. Only the
+client computes the slow formula, Hi, during an authentication.
 
-Cost for a server: four HMACs of short texts for each authentication.
+Cost for a server: four HMACs of short texts per authentication.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ScramMechanism(enum.Enum):
         return hmac.digest(key, content, self.hash_name)
 
     def salted_password(self, password: str, salt: bytes, iterations: int) -> bytes:
-        """Return Hi(password, salt, iterations); milliseconds of CPU."""
+        """Return Hi(password, salt, iterations). Cost: milliseconds of CPU."""
         return hashlib.pbkdf2_hmac(self.hash_name, password.encode(), salt, iterations)
 
     def client_key(self, salted_password: bytes) -> bytes:
@@ -99,7 +99,7 @@ SCRAM_BY_NUMBER: Final = {it.number: it for it in ScramMechanism}
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ScramCredential:
-    """A server's knowledge of one user's password, under one mechanism."""
+    """The server's verifier of a user's password, for one mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -121,7 +121,7 @@ def write_credential(credential: ScramCredential) -> str:
 
 
 def read_credential(written: str) -> ScramCredential:
-    """Return a stored credential; raise ValueError, which shows nothing of it."""
+    """Return a stored credential; raise ValueError without showing its content."""
     pairs = [item.partition("=") for item in written.split(",")]
     found = {name: value for name, _, value in pairs}
     if found.keys() != _CREDENTIAL_FIELDS or len(pairs) != len(found):
@@ -206,17 +206,17 @@ def read_server_final(message: bytes) -> bytes:
 
 
 def write_name(user: str) -> str:
-    """Return a user name as messages hold it."""
+    """Return a user name in the escaped form of messages."""
     return user.replace("=", "=3D").replace(",", "=2C")
 
 
 def auth_message(client_first_bare: str, server_first: str, final_bare: str) -> bytes:
-    """Return AuthMessage, which proof and signature are about."""
+    """Return AuthMessage, the input of proof and signature."""
     return f"{client_first_bare},{server_first},{final_bare}".encode()
 
 
 def xor(one: bytes, other: bytes) -> bytes:
-    """Return the exclusive or of two texts of equal length."""
+    """Return the exclusive or of two byte strings of equal length."""
     return bytes(a ^ b for a, b in zip(one, other, strict=True))
 
 
@@ -230,7 +230,7 @@ def _decoded(written: str) -> bytes:
 
 
 def _matched(pattern: re.Pattern[str], message: bytes) -> re.Match[str]:
-    # Every byte is a character: those beyond ASCII match nothing.
+    # Latin-1 maps every byte to a character; non-ASCII ones match no pattern.
     found = pattern.fullmatch(message.decode("latin-1"))
     if found is None:
         raise ValueError("no SCRAM message of this step")

@@ -1,7 +1,7 @@
 """The controller's four requests, which Kafka 4 removed and kio therefore lacks.
 
 Each module declares request and response once, as a dataclass over all versions with
-``from_wire`` and ``to_wire(version)``; the codec gets kio-style entities from it.
+``from_wire`` and ``to_wire(version)``; the codec uses kio-style entities of them.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""The controller's requests, made from what is decided for each partition.
+"""Construction of the controller's requests from the states of partitions.
 
-Whoever commands brokers makes its requests here: the controller, the coordinator of a
-broker alone, and the scripted controllers of experiments. States are given by topic
-(`by_topic`), and stand in the requests in that order. To make a request then takes time
-for its topics only: whoever has many partitions collects their states in steps.
+Used by the controller, by the coordinator of a single broker, and by the scripted
+controllers of experiments. States are passed by topic (`by_topic`), and have the same
+order in the requests. The time to build a request depends on its topics only, so
+callers with many partitions collect their states in steps.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _S = TypeVar("_S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRequests:
-    """Makes the requests of one controller to one registration of a broker.
+    """Builder of the requests of one controller to one registration of a broker.
 
-    ``broker_epoch`` is -1 where brokers do not register. A topic that ``topic_ids``
-    has not is known by its name only.
+    ``broker_epoch`` is -1 if brokers do not register. A topic missing in ``topic_ids``
+    is identified by its name only.
     """
 
     controller_id: int
@@ -56,7 +56,7 @@ class ControllerRequests:
         *,
         kind: int = 0,
     ) -> LeaderAndIsrRequest:
-        """Return what the broker is to lead and to follow; ``kind`` is its type."""
+        """Return the request to lead and follow partitions; ``kind`` is its type."""
         return LeaderAndIsrRequest(
             controller_id=self.controller_id,
             controller_epoch=self.controller_epoch,
@@ -97,7 +97,7 @@ class ControllerRequests:
     def stop_replica(
         self, states: Mapping[str, Sequence[StopReplicaPartitionState]]
     ) -> StopReplicaRequest:
-        """Return which replicas the broker is to stop, and perhaps to delete."""
+        """Return the request to stop, and possibly delete, replicas."""
         return StopReplicaRequest(
             controller_id=self.controller_id,
             controller_epoch=self.controller_epoch,
@@ -114,7 +114,7 @@ class ControllerRequests:
 def metadata_of(
     state: LeaderAndIsrPartitionState, offline_replicas: tuple[int, ...] = ()
 ) -> UpdateMetadataPartitionState:
-    """Return what clients are to be told of a partition in this state."""
+    """Return the metadata for clients of a partition in this state."""
     return UpdateMetadataPartitionState(
         partition_index=state.partition_index,
         controller_epoch=state.controller_epoch,
@@ -142,7 +142,7 @@ def live_leaders(
     brokers: Iterable[UpdateMetadataBroker],
     listener: str,
 ) -> Iterator[LeaderAndIsrLiveLeader]:
-    """Yield where the leaders among these brokers are reached, in their order."""
+    """Yield the addresses of the leaders among these brokers, in their order."""
     leaders = {state.leader for state in states}
     for broker in brokers:
         for endpoint in broker.endpoints:

@@ -1,4 +1,4 @@
-"""ControlledShutdown (7), versions 0-3: a broker asks to have its leaderships moved.
+"""ControlledShutdown (7), versions 0-3: a broker's request to move its leaderships.
 
 Version 0 has a request header without a client id, 2 adds the broker epoch (KIP-380),
 3 is flexible. Follows Kafka 3.9's ``ControlledShutdownRequest.json`` and
@@ -22,7 +22,7 @@ from broker.protocol.schemas.message import ControllerMessage, Int32, Int64, sin
 class ControlledShutdownRequest(
     ControllerMessage, AnyRequest["ControlledShutdownResponse"]
 ):
-    """The whole request: the broker that wants to stop."""
+    """The whole request: the broker that is about to stop."""
 
     api_key: ClassVar = ApiKey.CONTROLLED_SHUTDOWN
     last_version: ClassVar = 3
@@ -42,7 +42,7 @@ class RemainingPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledShutdownResponse(ControllerMessage):
-    """The whole answer."""
+    """The whole response."""
 
     api_key: ClassVar = ApiKey.CONTROLLED_SHUTDOWN
     last_version: ClassVar = 3

@@ -1,10 +1,9 @@
-"""Between the shape of one version on the wire and the one shape for all versions.
+"""Conversion between the form of one version on the wire and the form of all versions.
 
-Both sides are dataclasses that agree in the names of the fields that they share. On
-the way in, a field that the version lacks gets its default; on the way out, one that
-the version cannot carry is left out. The caller
-hands in ready-made the fields that a version arranges otherwise (ungrouped partitions,
-a host beside its port).
+Both sides are dataclasses whose common fields have the same names. When reading, a
+field that is missing in the version gets its default. When writing, a field that is
+missing in the version is omitted. The caller passes the fields that a version arranges
+differently (ungrouped partitions, a host next to its port).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
 T = TypeVar("T")
-# Work that yields where other requests may be served.
+# Work that yields to let other requests be served.
 Stepping: TypeAlias = Generator[None, None, T]
 
 # Items converted in one step.
@@ -25,14 +24,14 @@ STEP_ITEMS: Final = 64
 
 
 def convert(value: Any, to: Callable[..., T], **given: Any) -> T:
-    """Return a ``to`` with those fields of ``value`` that it has, and ``given``."""
+    """Return a ``to`` with its fields of ``value``, and the fields ``given``."""
     return drained(converting(value, to, **given))
 
 
 def converting(
     value: Any, to: Callable[..., T], numbers: Iterator[int] | None = None, **given: Any
 ) -> Stepping[T]:
-    """Do as `convert`, and yield after every 64 items, nested ones included.
+    """Convert as `convert` does, and yield after every 64 items, including nested ones.
 
     ``numbers`` counts the items of several conversions.
     """
@@ -76,7 +75,7 @@ def grouping(
 
 
 def drained(work: Stepping[T]) -> T:
-    """Do all steps at once."""
+    """Run all steps at once; return the result."""
     while True:
         try:
             next(work)
@@ -93,7 +92,7 @@ def _plan(
     Callable[[Any], tuple[Any, ...]],
     list[tuple[str, type[Any]]],
 ]:
-    """Return the shared fields, how to get their values, and the arrays of structs."""
+    """Return the common fields, a getter of their values, and the arrays of structs."""
     there = {field.name for field in dataclasses.fields(cast(type[Any], source))}
     hints = get_type_hints(to)
     names = tuple(
@@ -108,7 +107,7 @@ def _plan(
         if isinstance(item, type) and dataclasses.is_dataclass(item)
     ]
     if len(names) == 1:
-        # attrgetter() of one name gives the value alone.
+        # attrgetter() of one name returns the value without a tuple.
         only = attrgetter(*names)
         return names, lambda value: (only(value),), arrays
     return names, attrgetter(*names), arrays

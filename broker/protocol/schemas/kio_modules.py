@@ -1,14 +1,14 @@
-"""kio's message classes: code that a start reads, and that runs at first use.
+"""Message classes of kio: code is read at a start, and runs at first use.
 
 Running all schema modules of the served APIs takes two thirds of a broker's start,
 since each builds several dataclasses. Reading their compiled code takes a tenth. A
 broker therefore reads the code before clients connect (`read_module`), and runs a
-module when its message is first received or sent. Nothing is imported while it serves:
-an import opens files, which fails where descriptors have run out.
+module when its message is first received or sent. No module is imported while the
+broker serves: an import opens files, which fails when descriptors have run out.
 
 The modules depend only on modules of kio that `message` and this module import. A
-module that runs here is the one that an ``import`` statement finds, and the other way
-round. Classes of `later_versions` are built from those of the version before.
+module that runs here is also found by an ``import`` statement, and vice versa. Classes
+of `later_versions` are built from those of the preceding version.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from broker.protocol.schemas.later_versions import LATER_VERSIONS, following
 Kind: TypeAlias = Literal[EntityType.request, EntityType.response]
 
 _ROOT: Final = Path(kio.schema.__path__[0])
-# Name of a module -> its code, until it has run.
+# Code of modules that have not run yet, by name.
 _CODE: Final[dict[str, CodeType]] = {}
-# Classes of versions that kio lacks, by API, version and kind.
+# Classes of versions missing in kio, by API, version and kind.
 _BUILT: Final[dict[tuple[int, int, Kind], type[Any]]] = {}
 # Brokers in one process share the classes.
 _RUNNING: Final = Lock()
@@ -50,7 +50,7 @@ def read_module(api_key: int, version: int, kind: Kind) -> None:
 
 
 def versions_of(api_key: int) -> list[int]:
-    """Return all versions of an API, kio's and later ones."""
+    """Return all versions of an API, those of kio and later ones."""
     later = [version for key, version in LATER_VERSIONS if key == api_key]
     return sorted([*schema_name_map[api_key_map[api_key]], *later])
 

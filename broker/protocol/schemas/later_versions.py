@@ -1,7 +1,8 @@
-"""Versions that Kafka 4.4 has and kio lacks: the version before with other fields.
+"""Versions of Kafka 4.4 that are missing in kio: earlier versions with other fields.
 
-The class of such a version is built from kio's class of the version before it. A row
-goes when a release of kio has its version: a test compares the table with kio's index.
+The class of such a version is built from kio's class of the preceding version. A row is
+removed when a release of kio has its version: a test compares the table with kio's
+index.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from broker.protocol.api_keys import ApiKey
 
 
 class NewField(NamedTuple):
-    """A field at the end of a struct, or at the place of one that it replaces."""
+    """A field at the end of a struct, or in place of a field that it replaces."""
 
     name: str
     python_type: Any
@@ -31,7 +32,7 @@ _TOPIC_ID: Final = NewField(
     "topic_id", UUID | None, "uuid", dataclasses.MISSING, replaced="name"
 )
 
-# By API and version; the fields by the name of the struct that has them.
+# New fields by API and version, then by the name of their struct.
 LATER_VERSIONS: Final[Mapping[tuple[int, int], Mapping[str, tuple[NewField, ...]]]] = (
     MappingProxyType(
         {
@@ -58,7 +59,7 @@ LATER_VERSIONS: Final[Mapping[tuple[int, int], Mapping[str, tuple[NewField, ...]
 
 
 def following(entity: type[Any], api_key: int) -> type[Any]:
-    """Return the class of the version after that of ``entity``, a class of kio's."""
+    """Return the class of the version that follows ``entity``, a class of kio."""
     version = entity.__version__ + 1
     return _built(entity, version, LATER_VERSIONS[api_key, version])
 

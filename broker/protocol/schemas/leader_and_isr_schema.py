@@ -1,4 +1,4 @@
-"""LeaderAndIsr (4), versions 0-7: the controller names leaders, ISRs and replicas.
+"""LeaderAndIsr (4), versions 0-7: the controller assigns leaders, ISRs and replicas.
 
 Version 1 adds is_new, 2 the broker epoch and partitions grouped by topic, 3 the
 replicas being added and removed (KIP-455), 4 is flexible. Version 5 adds topic ids and
@@ -6,8 +6,8 @@ the request's type (KIP-516) and groups the answer by topic id, 6 the leader rec
 state (KIP-704), 7 whether a KRaft controller sent it (KIP-866). Follows Kafka 3.9's
 ``LeaderAndIsrRequest.json`` and ``LeaderAndIsrResponse.json``.
 
-The classes are one shape for all versions; fields that a version lacks have the
-defaults that Kafka gives them.
+The classes have one form for all versions; fields missing in a version have Kafka's
+defaults.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class LeaderAndIsrRequest(ControllerMessage, AnyRequest["LeaderAndIsrResponse"])
 
     @classmethod
     def reading(cls, entity: Any) -> Stepping[LeaderAndIsrRequest]:
-        """Do as `from_wire`, in steps: partitions are grouped by topic."""
+        """Convert as `from_wire` does, in steps: partitions are grouped by topic."""
         if entity.__version__ >= 2:
             return (yield from converting(entity, cls))
         topic_states = []
@@ -119,7 +119,7 @@ class LeaderAndIsrRequest(ControllerMessage, AnyRequest["LeaderAndIsrResponse"])
         )
 
     def writing(self, version: int) -> Stepping[Versioned]:
-        """Do as `to_wire`, in steps."""
+        """Convert as `to_wire` does, in steps."""
         message = self
         if version < 2:
             ungrouped = tuple(
@@ -133,7 +133,7 @@ class LeaderAndIsrRequest(ControllerMessage, AnyRequest["LeaderAndIsrResponse"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrPartitionError:
-    """The outcome of one partition: known by name before version 5, then by id."""
+    """The outcome of one partition, by topic name before version 5, then by id."""
 
     topic_name: Annotated[str | None, until(4)]
     topic_id: Annotated[UUID | None, until(-1)]
@@ -151,7 +151,7 @@ class LeaderAndIsrTopicError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrResponse(ControllerMessage):
-    """The whole answer; its errors stand in ``partition_errors``, in all versions."""
+    """The whole response, with its errors in ``partition_errors`` in all versions."""
 
     api_key: ClassVar = ApiKey.LEADER_AND_ISR
     last_version: ClassVar = 7
@@ -183,7 +183,7 @@ class LeaderAndIsrResponse(ControllerMessage):
         return cls(error_code=entity.error_code, partition_errors=tuple(errors))
 
     def writing(self, version: int) -> Stepping[Versioned]:
-        """Do as `to_wire`, in steps."""
+        """Convert as `to_wire` does, in steps."""
         message = self
         if version >= 5:
             groups = yield from grouping(self.partition_errors, by="topic_id")

@@ -1,7 +1,7 @@
-"""A controller's requests to one broker, merged: the same said, in fewer of them.
+"""Merging of a controller's queued requests to one broker into fewer requests.
 
-As in LinkedIn's fork of Kafka, where a broker that is slow to answer is told the newest
-word on a partition, and not every one before it.
+As in LinkedIn's fork of Kafka, a broker that responds slowly receives only the latest
+state of a partition, not every earlier one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ _Request: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaR
 
 
 def merging(waiting: Iterable[_Request]) -> Generator[None, None, list[_Request]]:
-    """Return the requests to one broker, merged into as few as possible.
+    """Merge the requests to one broker, with one step per merged partition.
 
-    In steps: one for each partition of requests that are merged.
-
-    At most a LeaderAndIsr and after it an UpdateMetadata, between those that stop
-    replicas: these stay where they are. All are of one controller, and for one
-    registration of the broker.
+    Between two StopReplica requests, which are kept, at most one LeaderAndIsr and one
+    UpdateMetadata remain, in this order. All requests must be from one controller, and
+    for one registration of the broker.
     """
     found: list[_Request] = []
     leaders: list[LeaderAndIsrRequest] = []
@@ -55,7 +53,7 @@ def merging(waiting: Iterable[_Request]) -> Generator[None, None, list[_Request]
 def _of_leaders(
     requests: list[LeaderAndIsrRequest],
 ) -> Generator[None, None, list[LeaderAndIsrRequest]]:
-    """Merge requests of one kind; "is new" stays once it was said."""
+    """Merge LeaderAndIsr requests; a partition stays new if any request says so."""
     if len(requests) < 2:
         return requests
     states: dict[str, dict[int, LeaderAndIsrPartitionState]] = {}
@@ -77,7 +75,7 @@ def _of_leaders(
 def _of_metadata(
     requests: list[UpdateMetadataRequest],
 ) -> Generator[None, None, list[UpdateMetadataRequest]]:
-    """Merge requests of one kind; the live brokers are those of the last request."""
+    """Merge UpdateMetadata requests; the live brokers are those of the last request."""
     if len(requests) < 2:
         return requests
     states: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
@@ -96,7 +94,7 @@ def _as(
     last: LeaderAndIsrRequest | UpdateMetadataRequest,
     requests: Iterable[LeaderAndIsrRequest | UpdateMetadataRequest],
 ) -> ControllerRequests:
-    """Return what makes requests as these, which name topics by these ids."""
+    """Return a builder of requests like these, with the same topic ids."""
     topic_ids: Mapping[str, UUID | None] = {
         topic.topic_name: topic.topic_id
         for request in requests

@@ -1,11 +1,11 @@
-"""Messages declared once for all versions, and kio's classes made from them.
+"""Messages declared once for all versions, and kio-style classes built from them.
 
-Kafka describes a message once, with the versions of each field; kio wants one
-dataclass per version. A message is declared here as a dataclass whose annotations name
-the wire types (`Int32`) and versions (``Annotated[Int32, Since(2)]``) of its fields.
+Kafka describes a message once, with the versions of each field; kio needs one dataclass
+per version. A message is declared here as a dataclass whose annotations contain the
+wire types (`Int32`) and versions (``Annotated[Int32, Since(2)]``) of its fields.
 `entity_type` builds the dataclass of a version from them, in the style of kio, so that
-kio's reader and our writer serve it. Only what the four controller requests use is
-here: no nullable structs, and one kind of tagged field.
+kio's reader and this package's writer support it. Only features used by the four
+controller requests are implemented: no nullable structs, and one kind of tagged field.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _WIRE_TYPES: Final[dict[Any, str]] = {
 
 
 class Versions(NamedTuple):
-    """The versions that have a field, first and last; a tagged field has a ``tag``."""
+    """The first and the last version with a field; a tagged field has a ``tag``."""
 
     first: int = 0
     last: int = NEVER
@@ -67,17 +67,17 @@ class Versions(NamedTuple):
 
 
 def since(first: int, *, tag: int | None = None) -> Versions:
-    """Mark a field that version ``first`` has added."""
+    """Mark a field that exists from version ``first`` on."""
     return Versions(first, tag=tag)
 
 
 def until(last: int) -> Versions:
-    """Mark a field whose last version is ``last``; -1: it is not on the wire."""
+    """Mark a field whose last version is ``last``; -1: not on the wire."""
     return Versions(last=last)
 
 
 class Versioned:
-    """A message in the shape of one version, made by `entity_type`."""
+    """A message in the form of one version, built by `entity_type`."""
 
     __slots__ = ()
 
@@ -90,7 +90,7 @@ class ControllerMessage:
     api_key: ClassVar[ApiKey]
     last_version: ClassVar[int]
     kind: ClassVar[EntityType]
-    # No version has one.
+    # No version has a throttle time.
     throttle_time: ClassVar[timedelta] = NO_TIME
 
     @classmethod
@@ -100,7 +100,7 @@ class ControllerMessage:
 
     @classmethod
     def reading(cls, entity: Any) -> Stepping[Self]:
-        """Do as `from_wire`, in steps."""
+        """Convert as `from_wire` does, in steps."""
         return (yield from converting(entity, cls))
 
     def to_wire(self, version: int) -> Versioned:
@@ -108,7 +108,7 @@ class ControllerMessage:
         return drained(self.writing(version))
 
     def writing(self, version: int) -> Stepping[Versioned]:
-        """Do as `to_wire`, in steps."""
+        """Convert as `to_wire` does, in steps."""
         entity = entity_type(type(self), version)  # type: ignore[arg-type] # is hashable
         return (yield from converting(self, entity))
 
@@ -163,7 +163,7 @@ def _build(
 
 
 def _versions(annotation: Any) -> tuple[Any, Versions]:
-    """Return the annotation of a field without its versions, and these."""
+    """Return the annotation of a field without its versions, and the versions."""
     marks = getattr(annotation, "__metadata__", ())
     versions = next((mark for mark in marks if isinstance(mark, Versions)), Versions())
     rest = tuple(mark for mark in marks if mark is not versions)

@@ -1,8 +1,8 @@
-"""StopReplica (5), versions 0-4: the controller has replicas stopped, perhaps deleted.
+"""StopReplica (5), versions 0-4: the controller stops and possibly deletes replicas.
 
-Version 1 adds the broker epoch and groups partitions by topic, 2 is flexible, 3 adds
-a leader epoch per partition and moves the delete flag to each (KIP-570), 4 says
-whether a KRaft controller sent it (KIP-866). Follows Kafka 3.9's
+Version 1 adds the broker epoch and groups partitions by topic, 2 is flexible, 3 adds a
+leader epoch and the delete flag per partition (KIP-570), 4 states whether a KRaft
+controller sent it (KIP-866). Follows Kafka 3.9's
 ``StopReplicaRequest.json`` and ``StopReplicaResponse.json``.
 """
 
@@ -37,7 +37,7 @@ from broker.protocol.schemas.message import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaPartitionV0:
-    """A partition as version 0 names it."""
+    """A partition in the form of version 0."""
 
     topic_name: str
     partition_index: Int32
@@ -45,7 +45,7 @@ class StopReplicaPartitionV0:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaTopicV1:
-    """The partitions of a topic as versions 1 and 2 name them."""
+    """The partitions of a topic in the form of versions 1 and 2."""
 
     name: str
     partition_indexes: tuple[Int32, ...]
@@ -53,7 +53,7 @@ class StopReplicaTopicV1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaPartitionState:
-    """One partition; epoch -1 is none known, -2 that the topic is being deleted."""
+    """One partition; epoch -1: unknown, -2: the topic is being deleted."""
 
     partition_index: Int32
     leader_epoch: Int32 = -1
@@ -70,7 +70,7 @@ class StopReplicaTopicState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaRequest(ControllerMessage, AnyRequest["StopReplicaResponse"]):
-    """The whole request; its partitions stand in ``topic_states``, in all versions."""
+    """The whole request, with its partitions in ``topic_states`` in all versions."""
 
     api_key: ClassVar = ApiKey.STOP_REPLICA
     last_version: ClassVar = 4
@@ -87,7 +87,7 @@ class StopReplicaRequest(ControllerMessage, AnyRequest["StopReplicaResponse"]):
 
     @classmethod
     def reading(cls, entity: Any) -> Stepping[StopReplicaRequest]:
-        """Do as `from_wire`, in steps."""
+        """Convert as `from_wire` does, in steps."""
         if entity.__version__ >= 3:
             return (yield from converting(entity, cls))
         named: list[tuple[str, Sequence[int]]] = []
@@ -130,9 +130,9 @@ class StopReplicaRequest(ControllerMessage, AnyRequest["StopReplicaResponse"]):
         )
 
     def writing(self, version: int) -> Stepping[Versioned]:
-        """Do as `to_wire`, in steps.
+        """Convert as `to_wire` does, in steps.
 
-        Before version 3 one flag stands for all partitions: they must agree.
+        Before version 3 there is one flag for all partitions, which must be equal.
         """
         message = self
         if version < 3:
@@ -177,7 +177,7 @@ class StopReplicaPartitionError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaResponse(ControllerMessage):
-    """The whole answer."""
+    """The whole response."""
 
     api_key: ClassVar = ApiKey.STOP_REPLICA
     last_version: ClassVar = 4

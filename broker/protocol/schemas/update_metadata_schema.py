@@ -1,12 +1,12 @@
-"""UpdateMetadata (6), versions 0-8: the controller fills the brokers' metadata cache.
+"""UpdateMetadata (6), versions 0-8: the controller updates brokers' metadata caches.
 
-Version 1 gives a broker several endpoints, 2 adds the rack, 3 the listener's name, 4
+Version 1 has several endpoints per broker, 2 adds the rack, 3 the listener's name, 4
 offline replicas. Version 5 adds the broker epoch and partitions grouped by topic, 6 is
 flexible, 7 adds topic ids, 8 the request's type and whether a KRaft controller sent it
 (KIP-866). Follows Kafka 3.9's ``UpdateMetadataRequest.json`` and
 ``UpdateMetadataResponse.json``.
 
-Before version 3 a listener is named after its security protocol, as Kafka does.
+Before version 3 a listener is named after its security protocol, as in Kafka.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PROTOCOL_NAMES: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataPartitionState:
-    """One partition as brokers describe it to clients."""
+    """The metadata of one partition for clients."""
 
     topic_name: Annotated[str, until(4)] = ""
     partition_index: Int32
@@ -69,7 +69,7 @@ class UpdateMetadataTopicState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataEndpoint:
-    """One listener of a broker; ``security_protocol`` is Kafka's number of it."""
+    """A listener of a broker; ``security_protocol`` is Kafka's number."""
 
     port: Int32
     host: str
@@ -109,7 +109,7 @@ class UpdateMetadataRequest(ControllerMessage, AnyRequest["UpdateMetadataRespons
 
     @classmethod
     def reading(cls, entity: Any) -> Stepping[UpdateMetadataRequest]:
-        """Do as `from_wire`, in steps."""
+        """Convert as `from_wire` does, in steps."""
         arranged: dict[str, Any] = {}
         numbers = count(1)
         if entity.__version__ <= 4:
@@ -144,9 +144,9 @@ class UpdateMetadataRequest(ControllerMessage, AnyRequest["UpdateMetadataRespons
         return (yield from converting(entity, cls, numbers, **arranged))
 
     def writing(self, version: int) -> Stepping[Versioned]:
-        """Do as `to_wire`, in steps.
+        """Convert as `to_wire` does, in steps.
 
-        Version 0 carries a broker's first endpoint only.
+        Version 0 contains a broker's first endpoint only.
         """
         message = self
         if version <= 4:
@@ -198,7 +198,7 @@ def _protocol_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataResponse(ControllerMessage):
-    """The whole answer."""
+    """The whole response."""
 
     api_key: ClassVar = ApiKey.UPDATE_METADATA
     last_version: ClassVar = 8

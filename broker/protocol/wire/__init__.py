@@ -1,5 +1,5 @@
 """The Kafka wire protocol: headers, bodies, frames.
 
-`header` parses what every request starts with, `codec` turns bodies into entities and
-back, `hot` and `single` read and write by hand what is sent most.
+`header` parses request headers, `codec` converts between bodies and entities, `hot` and
+`single` are hand-written codecs of the most frequent messages.
 """

@@ -1,15 +1,14 @@
-"""Frames to messages and back: what a handler reads, and what it answers with.
+"""Conversion between frames and messages, for handlers and clients.
 
-kio holds a dataclass per message and version and decodes in native code; encoders are
-made from those classes (`broker.protocol.wire.writer`). Handlers and clients see one
-class over all versions (`broker.protocol.messages`), whose fields an object of kio's
-class has, too. The controller's requests, which Kafka 4 removed and kio lacks, are
-declared in `broker.protocol.schemas`. The two hottest answers have encoders of their
-own in `broker.protocol.wire.hot`.
+kio has a dataclass per message and version and decodes in native code; encoders are
+generated from those classes (`broker.protocol.wire.writer`). Handlers and clients use
+one class for all versions (`broker.protocol.messages`), whose fields also exist on
+objects of kio's classes. The controller's requests, which Kafka 4 removed and kio
+therefore lacks, are declared in `broker.protocol.schemas`. The two most frequent
+responses have encoders of their own in `broker.protocol.wire.hot`.
 
-A frame here is a request *without* its four-byte size when decoding, and *with* it
-when encoding: the network strips one and sends the other. As in Kafka, bytes behind
-the body are ignored.
+A decoded frame is *without* its four-byte size, which the network strips; an encoded
+frame is *with* its size. As in Kafka, bytes after the body are ignored.
 """
 
 from __future__ import annotations
@@ -62,38 +61,38 @@ _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 _REQUEST_HEADER: Final = struct.Struct(">hhi")
-# What reading a frame that is cut short or makes no sense raises.
+# Exceptions of reading a truncated or malformed frame.
 _UNREADABLE: Final = (SerialError, ValueError, OverflowError, IndexError, struct.error)
-# Items that a request may have in its arrays: a client's, and one of the cluster's
-# own. A Fetch of 10,000 topics of a partition is within the former; the UpdateMetadata
-# of the 200,000 partitions that a ZooKeeper cluster may have is within the latter.
+# Largest number of items in the arrays of a request, for clients and for the cluster's
+# own requests. The former admits a Fetch of 10,000 topics with one partition each, the
+# latter an UpdateMetadata of 200,000 partitions, the limit of a ZooKeeper cluster.
 CLIENT_ITEMS_MAX: Final = 20_000
 CLUSTER_ITEMS_MAX: Final = 250_000
-# Plain numbers that count as one of the cluster's items: replicas, mostly. A client's
-# are partitions, of which each becomes an object.
+# Plain numbers that count as one item in the cluster's requests, where they are mostly
+# replicas. In clients' requests they are partitions, each of which becomes an object.
 CLUSTER_NUMBERS: Final = 16
 # A larger request is decoded in steps, unless it has few items.
 ONE_STEP_BYTES: Final = STEP_BYTES
 _ONE_STEP_ITEMS: Final = 256
-# An answer in no more bytes than these is one piece.
+# A response of at most this many bytes is one piece.
 _ONE_PIECE_BYTES: Final = 1 << 16
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 
 def request_type(api_key: int, version: int) -> type[Any]:
-    """Return the entity class of one request; raises `MalformedFrame` if unknown."""
+    """Return the entity class of a request; raise `MalformedFrame` if it is unknown."""
     return _load(schemas.REQUESTS, EntityType.request, api_key, version)
 
 
 def response_type(api_key: int, version: int) -> type[Any]:
-    """Return the entity class of one response; raises `MalformedFrame` if unknown."""
+    """Return the entity class of a response; raise `MalformedFrame` if it is unknown."""
     return _load(schemas.RESPONSES, EntityType.response, api_key, version)
 
 
 def load_schemas(api_key: int, versions: tuple[int, int]) -> None:
-    """Read all that is needed to serve the versions of an API, first to last.
+    """Read all code that is needed to serve a range of versions of an API.
 
-    Nothing is imported later: an import opens files, which fails where descriptors
+    No module is imported later: an import opens files, which fails when descriptors
     have run out.
     """
     if api_key in schemas.REQUESTS:
@@ -115,9 +114,9 @@ def decode(
 ) -> Any:
     """Return the request in ``frame``, whose body starts at ``body_offset``.
 
-    Raises `MalformedFrame` on bytes that are not such a request, on a version that has
-    no schema, and on more than ``items_max`` items in its arrays, where so many
-    ``numbers`` count as one. Cost: O(items).
+    Raises `MalformedFrame` on bytes that are not such a request, on a version without a
+    schema, and on more than ``items_max`` items in its arrays. ``numbers`` plain
+    numbers count as one item. Cost: O(items).
     """
     check, read = _request_reader(api_key, version)
     try:
@@ -139,7 +138,7 @@ def decode_in_steps(
     items_max: int,
     numbers: int,
 ) -> Generator[None, None, Any]:
-    """Return the same as `decode`, and yield between pieces of the work."""
+    """Decode as `decode` does, and yield between pieces of the work."""
     check, read = _stepping_request_reader(api_key, version)
     try:
         walk = Walk(items_max, numbers)
@@ -168,9 +167,9 @@ def encode(api_key: int, version: int, correlation_id: int, message: object) -> 
 def encode_in_steps(
     api_key: int, version: int, correlation_id: int, message: object
 ) -> Generator[None, None, tuple[bytes, ...]]:
-    """Return the frame that `encode` makes, and yield between pieces of the work.
+    """Encode as `encode` does, and yield between pieces of the work.
 
-    A large frame comes in several pieces: joining all of them would be one long step.
+    A large frame is returned in several pieces: joining them would be one long step.
     """
     pieces = _response_head(api_key, version, correlation_id)
     steps = []
@@ -187,7 +186,7 @@ def encode_in_steps(
 def _response_head(api_key: int, version: int, correlation_id: int) -> list[bytes]:
     pieces = [_SIZE_AND_CORRELATION.pack(0, correlation_id)]
     if version >= FIRST_FLEXIBLE[api_key] and api_key != _API_VERSIONS:
-        # ApiVersions always has header v0: its reader may not know the version yet.
+        # ApiVersions always has header v0, as its reader may not know the version yet.
         pieces.append(b"\0")
     return pieces
 
@@ -257,7 +256,7 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]
 def decode_response_in_steps(
     api_key: int, version: int, frame: bytes
 ) -> Generator[None, None, tuple[int, Any]]:
-    """Return the same as `decode_response`, and yield between pieces of the work."""
+    """Decode as `decode_response` does, and yield between pieces of the work."""
     correlation_id, offset = _response_body(api_key, version, frame)
     check, read = _stepping_response_reader(api_key, version)
     try:
@@ -358,16 +357,16 @@ def _load(
 
 @cache
 def _messages_module(api_key: int) -> ModuleType | None:
-    """Return the module of an API's messages; None: neither served nor sent here."""
+    """Return the module of an API's messages; None if it is neither served nor sent."""
     name = f"broker.protocol.messages.{ApiKey(api_key).name.lower()}"
     return import_module(name) if find_spec(name) is not None else None
 
 
 def _complete(entity: type[Any], messages: ModuleType, side: str) -> None:
-    """Give a class of kio's the fields of other versions, at their defaults.
+    """Add the fields of other versions to a class of kio, with their defaults.
 
     The class itself is changed: a derived class, or a copy of each message, would cost
-    time for every message that is read.
+    time for every message read.
     """
     known = vars(messages)
     message = known.get(entity.__name__) or known[f"{side}{entity.__name__}"]
@@ -379,7 +378,7 @@ def _complete(entity: type[Any], messages: ModuleType, side: str) -> None:
     for field in fields:
         kind = kind_of(field)
         if kind.wire_type == "datetime_i64" and not kind.nullable:
-            # Kafka writes -1 for no time, which kio declares for some fields only.
+            # Kafka writes -1 for a missing time, which kio declares for some fields only.
             stated: Any = field.type
             field.type = stated | None
         if kind.struct is not None:
@@ -387,7 +386,7 @@ def _complete(entity: type[Any], messages: ModuleType, side: str) -> None:
 
 
 def _with_size(pieces: list[bytes]) -> bytes:
-    """Join the pieces of a frame; the first one begins with room for the size."""
+    """Join the pieces of a frame; the first piece begins with space for the size."""
     size = sum(map(len, pieces)) - 4
     pieces[0] = _I32.pack(size) + pieces[0][4:]
     return b"".join(pieces)

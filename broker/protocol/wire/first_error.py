@@ -1,7 +1,7 @@
-"""The first error code in an answer: its own, or one of the rows within.
+"""The first error code in a response: its own, or that of a row.
 
-Which arrays may have errors in them follows from the schema, and is found out once for
-each version: what an answer tells beside them is not looked through.
+The arrays that may contain errors follow from the schema, and are determined once per
+version. Other parts of a response are not searched.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from broker.protocol.wire.introspect import kind_of
 _FIELD: Final = "error_code"
 _STEP_ROWS: Final = 512
 
-# The arrays of a struct in whose rows there are errors, by name; and those in the rows.
+# The arrays of a struct whose rows contain errors, by name, with their nested arrays.
 Arrays: TypeAlias = tuple[tuple[str, "Arrays"], ...]
 
 
 def first_error(
     api_key: int, version: int, answer: object
 ) -> Generator[None, None, int]:
-    """Return the first error code in an answer, its own before those within; or 0.
+    """Return the first error code in a response, its own before those of rows, or 0.
 
-    ``answer`` is what `broker.protocol.wire.codec.encode` takes. Yields after every 512
-    rows. Cost: O(rows with errors in them).
+    ``answer`` is a message for `broker.protocol.wire.codec.encode`. Yields after every
+    512 rows. Cost: O(rows that may contain errors).
     """
     top = ((answer, _arrays_of(api_key, version)),)
     pending: list[Iterator[tuple[Any, Arrays]]] = [iter(top)]

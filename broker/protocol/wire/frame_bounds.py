@@ -1,15 +1,15 @@
-"""Frames walked by their schema before native decoding, which trusts them too far.
+"""Check of frames by their schema before native decoding, which trusts its input.
 
-kio's native reader reserves memory for as many items as an array says that it has,
-and aborts the process where that fails: a frame of twenty bytes could end the broker.
-It takes null for an array that must not be, ignores the sizes of tagged fields, and
-refuses a tag that it does not know, which KIP-482 would have skipped: such fields are
-cut out of the frame, and so is a tagged field that says null, which kio cannot read.
-The items of a frame are counted, too, since each of them becomes an object.
+kio's native reader reserves memory for the stated number of items of an array, and
+aborts the process if that fails: a frame of twenty bytes could end the broker. It
+accepts null for arrays that are not nullable and ignores the sizes of tagged fields. It
+rejects unknown tags, although KIP-482 requires to skip them, and cannot read a null
+tagged field. Such fields are therefore removed from the frame. The items of a frame are
+counted, since each of them becomes an object.
 
-`bounds_check` makes a function that walks a frame without building anything. It is
-Python source, compiled once per message and version as ``dataclasses`` compiles an
-``__init__``, which spares every request a call for each of its fields.
+`bounds_check` returns a function that checks a frame without building objects. The
+function is Python source, compiled once per message and version as ``dataclasses``
+compiles an ``__init__``, which saves a call per field of every request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from broker.protocol.wire.introspect import FIXED, FieldKind, has_array, kind_of
 from broker.protocol.wire.varint import decode_varint, encode_varint
 from broker.protocol.wire.writer import STRING_BYTES_MAX
 
-# Walks (frame, offset, length of the frame); returns the offset where it stopped.
+# Checks (frame, offset, length of the frame, walk); returns the offset of the end.
 Check: TypeAlias = "Callable[[bytes, int, int, Walk], int]"
 CheckInSteps: TypeAlias = (
     "Callable[[bytes, int, int, Walk], Generator[None, None, int]]"
@@ -35,20 +35,20 @@ _FIXED_BYTES: Final[Mapping[str, int]] = MappingProxyType(
     {wire_type: calcsize(f">{letter}") for wire_type, letter in FIXED.items()}
 )
 _INT32: Final = Struct(">i")
-# Less than a tenth of a millisecond.
+# Items per step: less than a tenth of a millisecond.
 _STEP_ITEMS: Final = 128
-# The most tagged fields of one struct: Kafka's own have three at most.
+# Largest number of tagged fields of one struct; Kafka's own structs have at most three.
 _TAGS_MAX: Final = 512
 
 
 def bounds_check(entity: type[Any]) -> Check | None:
-    """Return the check of ``entity``, or ``None`` where there is nothing to check.
+    """Return the check of ``entity``, or ``None`` if nothing has to be checked.
 
-    Called with (frame, offset, length of the frame, walk), it raises `MalformedFrame`
-    where an array or a tagged field cannot have its stated size, or where there are
-    more items than the walk may meet. It raises `IndexError` or `struct.error` where
-    the frame ends too early. Tagged fields that the schema does not have it notes in
-    the walk. Cost: O(items).
+    Called with (frame, offset, length of the frame, walk), the check raises
+    `MalformedFrame` if an array or a tagged field cannot have its stated size, or if
+    there are more items than the walk admits. It raises `IndexError` or `struct.error`
+    if the frame is too short. Unknown tagged fields are recorded in the walk. Cost:
+    O(items).
     """
     if not entity.__flexible__ and not has_array(entity):
         return None
@@ -60,21 +60,22 @@ def bounds_check(entity: type[Any]) -> Check | None:
 
 
 def bounds_check_in_steps(entity: type[Any]) -> CheckInSteps:
-    """Return the same check as a generator, which yields after every 128 items."""
+    """Return the check of ``entity`` as a generator, which yields every 128 items."""
     source = _Source(steps=True)
     source.struct(entity, 1)
     source.lines.append("    return o")
-    # An unreachable line makes it a generator where there is no array.
+    # An unreachable line makes the function a generator even without arrays.
     source.lines.append("    yield")
     check: CheckInSteps = source.compiled(entity.__name__)
     return check
 
 
 class _Source:
-    """The source of one check, growing field by field.
+    """The source of one check, generated field by field.
 
-    In it ``f`` is the frame, ``o`` the offset, ``n`` the frame's length, ``w`` the
-    `Walk`. Bytes of fixed size are not skipped one by one but added up in ``ahead``.
+    In the source ``f`` is the frame, ``o`` the offset, ``n`` the frame's length, ``w``
+    the `Walk`. Sizes of fixed-size fields are summed in ``ahead`` instead of being
+    skipped one by one.
     """
 
     def __init__(self, *, steps: bool = False) -> None:
@@ -94,12 +95,12 @@ class _Source:
         self.ahead = 0
 
     def compiled(self, name: str) -> Any:
-        """Return the function."""
+        """Return the compiled function."""
         exec(compile("\n".join(self.lines), f"<bounds of {name}>", "exec"), self.names)
         return self.names["check"]
 
     def struct(self, entity: type[Any], depth: int) -> None:
-        """Walk the fields of a struct, and its tagged fields after them."""
+        """Check the fields of a struct, then its tagged fields."""
         known: dict[int, _Tagged] = {}
         for field in dataclasses.fields(entity):
             if "tag" in field.metadata:
@@ -120,7 +121,7 @@ class _Source:
     def field(
         self, entity: type[Any], field: dataclasses.Field[Any], depth: int
     ) -> None:
-        """Walk one field that has no tag."""
+        """Check one field without a tag."""
         kind = kind_of(field)
         if kind.is_array:
             self.array_length(entity, depth)
@@ -136,7 +137,7 @@ class _Source:
             self.struct(kind.struct, depth)
 
     def array_length(self, entity: type[Any], depth: int) -> None:
-        """Read an array's length; null is -1."""
+        """Read an array's length; -1 means null."""
         at = self.here()
         if entity.__flexible__:
             self.line(depth, f"c = f[{at}]; o = {at} + 1")
@@ -146,7 +147,7 @@ class _Source:
             self.line(depth, f"c, = int32(f, {at}); o = {at} + 4")
 
     def items(self, entity: type[Any], kind: FieldKind, depth: int) -> None:
-        """Check an array's length against the frame, then walk its items."""
+        """Check an array's length against the frame, then check its items."""
         size = _FIXED_BYTES.get(kind.wire_type or "", 1)
         needed = "c" if size == 1 else f"c * {size}"
         null = "" if kind.nullable else "c < 0 or "
@@ -177,8 +178,8 @@ class _Source:
             return
         at = self.here()
         if entity.__flexible__:
-            # A compact length counts itself, and 0 is null. Two bytes of varint are
-            # read here, since most records need them; longer ones by the function.
+            # A compact length is the length plus one, and 0 is null. Varints of up to two
+            # bytes, the most frequent for records, are read inline.
             self.line(depth, f"o = {at}; c = f[o]")
             self.line(depth, "if c < 128: o += c or 1")
             self.line(
@@ -194,12 +195,12 @@ class _Source:
             self.line(depth, f"o = {at} + 4 + (c if c > 0 else 0)")
 
     def here(self) -> str:
-        """Return the expression of the current offset, and forget what is ahead."""
+        """Return the expression of the current offset, and reset ``ahead``."""
         ahead, self.ahead = self.ahead, 0
         return f"o + {ahead}" if ahead else "o"
 
     def settle(self, depth: int) -> None:
-        """Put what is ahead into the offset, before control flow parts or joins."""
+        """Add ``ahead`` to the offset, before a branch or a join of control flow."""
         if self.ahead:
             self.line(depth, f"o += {self.ahead}")
             self.ahead = 0
@@ -220,12 +221,10 @@ def _field_check(entity: type[Any], field: dataclasses.Field[Any]) -> Check:
 
 
 class Walk:
-    """One way through a frame: ``left`` is how many items it may still meet.
+    """State of a check: ``left`` is the number of items still admitted.
 
-    ``numbers`` plain numbers of an array count as one item.
-
-    ``edits`` are what makes the frame one without unknown tags: (start, end, what to
-    put in its place), in the order of the frame.
+    ``numbers`` plain numbers of an array count as one item. ``edits`` remove unknown
+    tags from the frame: (start, end, replacement), in the order of the frame.
     """
 
     __slots__ = ("edits", "left", "numbers")
@@ -247,7 +246,7 @@ class Walk:
 
 
 class _Tagged(NamedTuple):
-    """A tagged field; ``says_null`` if it may be there and null, which is a zero."""
+    """A tagged field; ``says_null`` if it may be present as null, a zero byte."""
 
     check: Check
     says_null: bool
@@ -306,7 +305,7 @@ def _long_string(frame: bytes, offset: int) -> int:
 
 def _long_bytes(frame: bytes, offset: int) -> int:
     length, offset = decode_varint(frame, offset)
-    # An overlong zero is null too.
+    # A zero in several bytes also means null.
     return offset + max(length - 1, 0)
 
 

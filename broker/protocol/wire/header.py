@@ -1,9 +1,9 @@
-"""The request header, parsed by hand because every request passes here.
+"""The request header, parsed by hand because every request has one.
 
-Versions: 0 has no client id (ControlledShutdown v0 alone), 1 has one, 2 adds tagged
-fields after it. The client id is a two-byte-length string in version 2 too, though
-every other string of a flexible version is compact (KIP-482). A null client id reads
-as the empty string, as in Kafka.
+Versions: 0 has no client id (ControlledShutdown v0 only), 1 has one, 2 adds tagged
+fields after it. The client id has a two-byte length also in version 2, although all
+other strings of flexible versions are compact (KIP-482). A null client id is read as
+the empty string, as in Kafka.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class RequestHeader(NamedTuple):
 def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
     """Return the header of ``frame``, a request without its size prefix.
 
-    Any version is taken, since ApiVersions answers versions that it does not know.
-    Raises `MalformedFrame` on an unknown API and on bytes that are not a header.
-    Cost: O(1) but for tagged fields.
+    Any version is accepted, since ApiVersions responds to unknown versions. Raises
+    `MalformedFrame` on an unknown API and on bytes that are not a header. Cost: O(1),
+    except for tagged fields.
     """
     try:
         key, version, correlation_id, length = _WITH_LENGTH.unpack_from(frame)
@@ -49,7 +49,7 @@ def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
         raise MalformedFrame(f"api key {key}, version {version}: negative")
     if key == _CONTROLLED_SHUTDOWN and version == 0:
         return _without_client_id(frame)
-    # A null client id, of length -1, reads as an empty one.
+    # A null client id, of length -1, is read as an empty one.
     end = 10 + length if length > 0 else 10
     if length < -1 or end > len(frame):
         raise MalformedFrame(f"client id of {length} bytes in {len(frame)}")
@@ -58,17 +58,17 @@ def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
     except UnicodeDecodeError:
         raise MalformedFrame("client id is not UTF-8") from None
     if version >= first_flexible:
-        # No client sends tags in a header; one zero byte says so.
+        # Usual case: no tags in the header, one zero byte.
         if end < len(frame) and frame[end] == 0:
             end += 1
         else:
             end = skip_tagged_fields(frame, end)
-    # Without the constructor that NamedTuple generates: a sixth of the whole cost.
+    # `tuple.__new__`: the constructor of the NamedTuple is a sixth of the whole cost.
     return _NEW(RequestHeader, (key, version, correlation_id, client_id, end))
 
 
 def skip_tagged_fields(frame: bytes | memoryview, offset: int) -> int:
-    """Return the offset behind the tagged fields that start at ``offset``."""
+    """Return the offset after the tagged fields that start at ``offset``."""
     try:
         count, offset = decode_varint(frame, offset)
         for _ in range(count):
@@ -84,7 +84,7 @@ def skip_tagged_fields(frame: bytes | memoryview, offset: int) -> int:
 
 
 def _without_client_id(frame: bytes | memoryview) -> RequestHeader:
-    """Read a version 0 header, which is ControlledShutdown v0's."""
+    """Read a version 0 header, that of ControlledShutdown v0."""
     try:
         key, version, correlation_id = _FIXED.unpack_from(frame)
     except struct.error:

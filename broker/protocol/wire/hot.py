@@ -1,12 +1,12 @@
-"""Hand-written encoders of the two hottest answers, Produce and Fetch.
+"""Hand-written encoders of the two most frequent responses, Produce and Fetch.
 
 kio encodes field by field in Python, from objects that have to be built first. These
-take plain values and pack neighbouring fields at once, and a test holds their bytes
-equal to kio's for every version. A Fetch answer comes in pieces, so that records are
-never copied: a piece may be a region of a file, for ``os.sendfile``.
+encoders take plain values and pack adjacent fields at once; a test compares their bytes
+with those of kio for every version. A Fetch response is returned in pieces, so that
+records are never copied: a piece may be a region of a file, for ``os.sendfile``.
 
-Left out: ``NodeEndpoints`` (KIP-951), which clients find by Metadata, and
-``SnapshotId``, which belongs to KRaft's own log.
+Omitted are ``NodeEndpoints`` (KIP-951), which clients obtain by Metadata, and
+``SnapshotId``, which is for KRaft's own log.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class EpochEnd(NamedTuple):
 class ProducePartition(NamedTuple):
     """The outcome of one partition.
 
-    ``record_errors`` holds (index in the batch, message); ``current_leader`` is
+    ``record_errors`` are pairs (index in the batch, message); ``current_leader`` is set
     for NOT_LEADER_OR_FOLLOWER.
     """
 
@@ -77,7 +77,7 @@ def encode_produce_response(
 ) -> bytes:
     """Return the frame of a ProduceResponse, versions 3 to 13, its size included.
 
-    Topics go by name up to version 12 and by id from 13 on.
+    Topics are identified by name up to version 12, and by id from 13 on.
     """
     return _at_once(
         encode_produce_in_steps(version, correlation_id, topics, throttle_ms)
@@ -103,7 +103,7 @@ def encode_produce_in_steps(
         for partition in partitions:
             passed += 1
             if not passed % _STEP_PARTITIONS:
-                # Joined as it goes, so that the last step is a short one.
+                # Joined incrementally, so that the last step is short.
                 before.append(b"".join(pieces))
                 pieces.clear()
                 yield
@@ -129,7 +129,7 @@ def _produce_tail(partition: ProducePartition, version: int) -> bytes:
     flexible = version >= 9
     _, _, _, _, _, message, errors, leader = partition
     if not errors and message is None and (leader is None or version < 10):
-        # No errors, null message, and no tags where tags may be.
+        # No errors, a null message, and in flexible versions no tags.
         return b"\1\0\0" if flexible else b"\0\0\0\0\xff\xff"
     pieces = [_array(len(errors), flexible)]
     for index, error_message in errors:
@@ -156,10 +156,10 @@ _FETCH_TOP_V7: Final = struct.Struct(">ihi")
 class FetchPartition(NamedTuple):
     """Requested range of one partition, or the error that prevents its fetch.
 
-    ``records`` is sent as it is; ``None`` is the protocol's null. The aborted
-    transactions are (producer id, first offset), or null for a reader of
-    uncommitted records. Where the reader's log has parted
-    from the leader's, ``diverging_epoch`` says up to where they agree.
+    ``records`` is sent unchanged; ``None`` is the protocol's null. The aborted
+    transactions are (producer id, first offset), or null for a reader of uncommitted
+    records. If the reader's log diverges from the leader's log, ``diverging_epoch``
+    is the end of their common part.
     """
 
     partition_index: int
@@ -185,8 +185,8 @@ def encode_fetch_response(
 ) -> list[Piece]:
     """Return the frame of a FetchResponse, versions 4 to 18, in pieces to send.
 
-    Topics go by name up to version 12 and by id from 13 on. The first piece holds
-    the size of the whole; records are pieces of their own, uncopied.
+    Topics are identified by name up to version 12, and by id from 13 on. The first
+    piece contains the size of the frame; records are separate pieces, without a copy.
     """
     return _at_once(
         encode_fetch_in_steps(
@@ -294,7 +294,7 @@ def _fetch_tags(partition: FetchPartition) -> bytes:
 
 
 def size_of(records: Piece | None) -> int:
-    """Return how many bytes records are."""
+    """Return the number of bytes of records."""
     if records is None:
         return 0
     if isinstance(records, (bytes, memoryview)):
@@ -331,7 +331,7 @@ def _string(value: str, flexible: bool) -> bytes:
 
 
 def _text(value: str | None, flexible: bool) -> bytes:
-    """Return a message for people, which may be cut."""
+    """Return an encoded message for people, cut if it is too long."""
     if value is None:
         return b"\0" if flexible else b"\xff\xff"
     return _string(cut(value), flexible)

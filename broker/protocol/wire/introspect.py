@@ -6,8 +6,8 @@ import dataclasses
 import types
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin
 
-# Wire types of fixed size, as `struct` calls them; the first four are kio's numbers
-# with a meaning, which a writer has to convert.
+# Wire types of fixed size, with their `struct` formats; kio represents the first four by
+# Python types that a writer has to convert.
 FIXED: Final = types.MappingProxyType(
     {
         "error_code": "h",
@@ -30,7 +30,7 @@ FIXED: Final = types.MappingProxyType(
 
 
 class FieldKind(NamedTuple):
-    """Kind of one field: ``struct`` is an entity class or ``None`` for a primitive."""
+    """Kind of a field; ``struct`` is an entity class, or ``None`` for a primitive."""
 
     struct: type[Any] | None
     wire_type: str | None
@@ -39,7 +39,7 @@ class FieldKind(NamedTuple):
 
 
 def kind_of(field: dataclasses.Field[Any]) -> FieldKind:
-    """Return what ``field``, of one of kio's entity classes, is on the wire."""
+    """Return the wire type of ``field`` of one of kio's entity classes."""
     annotation: Any = field.type
     nullable = is_array = False
     if get_origin(annotation) in (types.UnionType, Union):

@@ -1,15 +1,15 @@
 """The replica id of a request, read from its frame before the body is decoded.
 
 Fetch, ListOffsets and OffsetForLeaderEpoch are sent by consumers and by followers; a
-replica id of 0 or more is a follower's. It begins the body, or, in Fetch from version
-15 on (KIP-903), stands in the last tagged field of the body. Each function returns
-`CONSUMER` where a frame has no replica id.
+replica id of 0 or more is that of a follower. It is the first field of the body or, in
+Fetch from version 15 on (KIP-903), in the last tagged field of the body. Each function
+returns `CONSUMER` if a frame has no replica id.
 
-The tagged field is recognised in the form in which brokers write it: as the only one,
+The tagged field is recognised in the form written by brokers: as the only tagged field,
 without tagged fields of its own, hence as the last 16 bytes of the frame. Other forms
-are legal; the handler of Fetch finds these in the decoded body. A consumer's frame ends
-in the same way only where the last topic id that it forgets, or its rack, holds the
-three constant bytes in the right place: 1 in 16 million of random topic ids.
+are legal; the handler of Fetch finds these in the decoded body. A consumer's frame can
+end in the same form only if its last forgotten topic id, or its rack, contains the
+three constant bytes at the right position: 1 in 16 million of random topic ids.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def of_fetch(header: RequestHeader, frame: bytes) -> int:
 
 
 def of_list_offsets(header: RequestHeader, frame: bytes) -> int:
-    """Return the replica id of a ListOffsets of any version: it begins the body."""
+    """Return the replica id of a ListOffsets of any version, its first field."""
     if len(frame) < header.body_offset + _REPLICA_ID.size:
         return CONSUMER
     replica_id: int = _REPLICA_ID.unpack_from(frame, header.body_offset)[0]

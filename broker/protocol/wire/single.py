@@ -1,12 +1,12 @@
-"""The simplest Produce, one batch for one partition: read and answered by hand.
+"""Hand-written codec of the simplest Produce: one batch for one partition.
 
-`decode_single_produce` knows one shape: no transactional id, one topic, one partition,
-no tagged fields. For everything else it returns ``None`` and kio reads the frame, so it
-is never wrong: it builds no objects, and its batch is a view of the frame instead of a
-copy. Tests hold it equal to kio in every version. Its answer without an error,
-`encode_single_produce`, is one ``struct.pack`` around what is known of the topic.
+`decode_single_produce` supports one form: no transactional id, one topic, one
+partition, no tagged fields. For any other frame it returns ``None``, and kio reads the
+frame. It builds no objects, and its batch is a view of the frame instead of a copy.
+Tests compare it with kio in every version. `encode_single_produce` encodes the response
+without an error by one ``struct.pack`` between constant bytes of the topic.
 
-The shape, non-flexible (3 to 8) and flexible (9 to 13; 13 has an id for the name)::
+The form, non-flexible (3 to 8) and flexible (9 to 13; 13 has an id for the name)::
 
     transactionalId null · acks 2 · timeoutMs 4 · topics 1 · name · partitions 1 ·
     index 4 · records bytes · [no tags, no tags, no tags]
@@ -31,7 +31,7 @@ _FRAME: Final = Struct(">ii")
 _OUTCOME_V3: Final = Struct(">ihqq")
 _OUTCOME_V5: Final = Struct(">ihqqq")
 _NULL: Final = -1
-# What a compact array of one item, and a compact string of 126 bytes, begin with.
+# First byte of a compact array of one item, and of a compact string of 126 bytes.
 _COMPACT_ONE: Final = 2
 _COMPACT_SHORT: Final = 127
 _NAMES_KEPT: Final = 1024
@@ -46,7 +46,7 @@ def decode_single_produce(
 ) -> SingleProduce | None:
     """Return the Produce in ``frame``, whose body starts at ``offset``; None: unknown.
 
-    As with kio, bytes behind the body are ignored.
+    As with kio, bytes after the body are ignored.
     """
     size = len(frame)
     if version > 8:
@@ -73,7 +73,7 @@ def decode_single_produce(
 def _flexible(
     frame: bytes, offset: int, size: int, *, by_id: bool
 ) -> SingleProduce | None:
-    """Read versions 9 and later, where lengths are varints and count themselves."""
+    """Read versions 9 and later, whose lengths are varints of the length plus one."""
     start = offset + 9
     if size < start:
         return None
@@ -81,7 +81,7 @@ def _flexible(
         frame, offset
     )
     if by_id:
-        # The byte that was taken for the length is the first of the id.
+        # The byte read as the length is the first byte of the id.
         start -= 1
         at = start + _ID_SIZE
     elif 0 < length <= _COMPACT_SHORT:
@@ -125,7 +125,7 @@ def encode_single_produce(
     log_append_time_ms: int,
     log_start_offset: int,
 ) -> bytes:
-    """Return the frame of a ProduceResponse that tells of one batch appended."""
+    """Return the frame of a ProduceResponse for one appended batch."""
     size, before, after = _around(version, topic)
     if version >= 5:
         outcome = _OUTCOME_V5.pack(
@@ -138,7 +138,7 @@ def encode_single_produce(
 
 @lru_cache(maxsize=_NAMES_KEPT)
 def _around(version: int, topic: str | UUID) -> tuple[int, bytes, bytes]:
-    """Return the frame's size, and what stands before and after the outcome."""
+    """Return the frame's size, and the bytes before and after the outcome."""
     outcome = _OUTCOME_V5 if version >= 5 else _OUTCOME_V3
     marked = ProducePartition(*((-1,) * 5))
     frame = encode_produce_response(version, 0, [(topic, [marked])])

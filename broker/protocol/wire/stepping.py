@@ -1,12 +1,12 @@
-"""Large requests decoded in steps, so that others are served in between.
+"""Decoding of large requests in steps, so that others are served in between.
 
-kio's native reader takes a whole frame in one call, however many items it has.
-Here its readers are called for one field, or one item of an array, at a time, and the
-generator yields after every 4 kB of the frame. The entities are the same: a test reads
-every request both ways.
+kio's native reader decodes a whole frame in one call, however many items it has. Here
+its readers are called for one field, or one item of an array, at a time, and the
+generator yields after every 4 kB of the frame. The resulting entities are equal: a test
+decodes every request in both ways.
 
-A frame has passed its bounds check before (`broker.protocol.wire.frame_bounds`): its
-arrays are as long as they say, and its tagged fields are known.
+A frame must have passed its bounds check before (`broker.protocol.wire.frame_bounds`):
+its arrays have their stated lengths, and its tagged fields are known.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from broker.protocol.wire.varint import decode_varint
 
 # Takes (frame, offset); returns the value and its size.
 Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
-# Takes (frame, offset, pace); returns the value and the offset behind it.
+# Takes (frame, offset, pace); returns the value and the offset after it.
 SteppingReader: TypeAlias = (
     "Callable[[bytes, int, Pace], Generator[None, None, tuple[Any, int]]]"
 )
 
-# Below a millisecond for the smallest items, which have one byte.
+# Less than a millisecond for the smallest items, which have one byte.
 STEP_BYTES: Final = 4096
-# Plain numbers in arrays, by the wire's names.
+# Plain numbers in arrays, by their wire types.
 _NUMBERS: Final = {"int8": "b", "int32": "i"}
 _INT32: Final = struct.Struct(">i")
 
@@ -47,7 +47,7 @@ class Pace:
 
 
 class _Plan(NamedTuple):
-    """One field without a tag: read by kio, or in steps."""
+    """A field without a tag, read by kio or in steps."""
 
     name: str
     native: Reader | None
@@ -55,7 +55,7 @@ class _Plan(NamedTuple):
 
 
 class _Tagged(NamedTuple):
-    """One tagged field."""
+    """A tagged field."""
 
     name: str
     read: Reader
@@ -124,7 +124,7 @@ _Length: TypeAlias = Callable[[bytes, int], tuple[int, int]]
 
 
 def _length(frame: bytes, offset: int) -> tuple[int, int]:
-    """Return how many items an array has, -1 for null, and where they begin."""
+    """Return the number of items of an array (-1: null), and the offset of the first."""
     return _INT32.unpack_from(frame, offset)[0], offset + 4
 
 
@@ -157,7 +157,7 @@ def _items_reader(length: _Length, item: Reader) -> SteppingReader:
 
 
 def _nested_reader(length: _Length, item: SteppingReader) -> SteppingReader:
-    """Return the reader of an array whose items have arrays themselves."""
+    """Return the reader of an array whose items contain arrays."""
 
     def read(
         frame: bytes, offset: int, pace: Pace

@@ -1,4 +1,4 @@
-"""Unsigned varints: how flexible versions write lengths, counts and tags (KIP-482)."""
+"""Unsigned varints, for lengths, counts and tags of flexible versions (KIP-482)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: bytes | memoryview, offset: int) -> tuple[int, int]:
-    """Return the value at ``offset`` and the offset behind it.
+    """Return the value at ``offset`` and the offset after it.
 
     :raises IndexError: if ``data`` ends first.
-    :raises MalformedFrame: if it has more than five bytes.
+    :raises MalformedFrame: if the varint has more than five bytes.
 
     >>> decode_varint(bytes.fromhex("ac02"), 0)
     (300, 2)

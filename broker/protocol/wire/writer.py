@@ -1,12 +1,11 @@
-"""Encoders made from kio's entity classes, as Python source compiled once for each.
+"""Encoders generated from kio's entity classes, as Python source compiled once each.
 
-kio writes field by field into a file object, and nothing else runs meanwhile. Here
-consecutive fields of fixed size become one ``struct.pack``, and pieces are joined once
-at the end. The bytes are the same: a test holds every message of every version against
-Kafka's own.
+kio writes field by field into a file object, without yielding. Here consecutive fields
+of fixed size become one ``struct.pack``, and pieces are joined once at the end. The
+bytes are the same: a test compares every message of every version with that of Kafka.
 
-A writer reads attributes by name, so anything that has the fields of a version can be
-written; kio's classes only say which fields those are.
+A writer reads attributes by name, so any object with the fields of a version can be
+written; kio's classes only define the fields.
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
-# Private to kio, whose version is pinned: kio has no public way to ask for this.
+# Private to kio, whose version is pinned: kio has no public function for this.
 from kio.serial._implicit_defaults import get_tagged_field_default
 
 from broker.protocol.wire.introspect import FIXED, FieldKind, kind_of
 from broker.protocol.wire.varint import encode_varint
 
-# Appends the pieces of an entity's encoding to a list; the other one in steps.
+# Appends the pieces of an entity's encoding to a list; `WriteInSteps` does so in steps.
 Write: TypeAlias = Callable[[Any, Callable[[bytes], None]], None]
 WriteInSteps: TypeAlias = Callable[[Any, Callable[[bytes], None]], Iterator[None]]
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NO_UUID: Final = bytes(16)
-# About an eighth of a millisecond; one millisecond if all have the longest strings.
+# Items per step: about an eighth of a millisecond, or one with the longest strings.
 _STEP_ITEMS: Final = 128
 # The longest string of Kafka's protocol, encoded.
 STRING_BYTES_MAX: Final = 32_767
 
 
 def compile_writer(entity: type[Any]) -> Write:
-    """Return the function that writes what has the fields of ``entity``."""
+    """Return the function that writes objects with the fields of ``entity``."""
     source = _Source()
     source.struct(entity, "e0", 1)
     write: Write = source.compiled(entity.__name__)
@@ -45,14 +44,14 @@ def compile_writer(entity: type[Any]) -> Write:
 
 
 def compile_stepping_writer(entity: type[Any]) -> WriteInSteps:
-    """Return the same as a generator, which yields after every 128 items of arrays.
+    """Return the writer of ``entity`` as a generator, which yields every 128 items.
 
-    An array is copied before its first item is written: it may change between steps.
+    An array is copied before its first item is written, as it may change between steps.
     """
     source = _Source(steps=True)
     source.line(1, "t = 0")
     source.struct(entity, "e0", 1)
-    # What is never reached makes it a generator where there is no array.
+    # Unreachable code makes the function a generator even without arrays.
     source.line(1, "return")
     source.line(1, "yield")
     write: WriteInSteps = source.compiled(entity.__name__)
@@ -60,11 +59,10 @@ def compile_stepping_writer(entity: type[Any]) -> WriteInSteps:
 
 
 class _Source:
-    """The source of one writer, growing field by field.
+    """The source of one writer, generated field by field.
 
-    Values of fixed size are not written one by one but gathered in ``pending`` as
-    format and expressions, until something of another kind, or of another loop,
-    follows.
+    Values of fixed size are not written one by one, but collected as formats and
+    expressions until a value of another kind or another loop follows.
     """
 
     def __init__(self, *, steps: bool = False) -> None:
@@ -87,7 +85,7 @@ class _Source:
         self.values: list[str] = []
 
     def compiled(self, name: str) -> Any:
-        """Return the function."""
+        """Return the compiled function."""
         if len(self.lines) == 1:
             self.line(1, "pass")
         code = compile("\n".join(self.lines), f"<writer of {name}>", "exec")
@@ -95,7 +93,7 @@ class _Source:
         return self.names["write"]
 
     def struct(self, entity: type[Any], variable: str, depth: int) -> None:
-        """Write the fields of the struct in ``variable``, and its tags after them."""
+        """Write the fields of the struct in ``variable``, then its tagged fields."""
         tagged: list[dataclasses.Field[Any]] = []
         for field in dataclasses.fields(entity):
             if "tag" in field.metadata:
@@ -108,18 +106,18 @@ class _Source:
             name = self.constant(_tags_writer(entity, tagged))
             self.line(depth, f"put({name}({variable}))")
         elif entity.__flexible__:
-            # A pad byte: zero, that is no tags.
+            # A pad byte is zero, which means no tags.
             self.formats.append("x")
         self.flush(depth)
 
     def field(self, entity: type[Any], kind: FieldKind, value: str, depth: int) -> None:
-        """Write one field that has no tag."""
+        """Write one field without a tag."""
         if kind.is_array:
             self.array(entity, kind, value, depth)
         elif kind.struct is None:
             self.primitive(entity, kind, value, depth)
         elif kind.nullable:
-            # KIP-893: a byte of 1 before a struct, or of -1 instead of it.
+            # KIP-893: a byte 1 before a struct, or -1 instead of a null struct.
             self.flush(depth)
             name = f"e{depth}"
             self.line(depth, f"{name} = {value}")
@@ -154,7 +152,7 @@ class _Source:
         if kind.struct is not None:
             self.struct(kind.struct, item, depth + 1)
         else:
-            # An array may be null, its items not.
+            # An array may be null, but its items may not.
             self.primitive(entity, kind._replace(nullable=False), item, depth + 1)
             self.flush(depth + 1)
 
@@ -171,7 +169,7 @@ class _Source:
         self.flush(depth)
         if wire_type == "string":
             form = "compact" if entity.__flexible__ else "legacy"
-            # What is for people to read may be cut; a name may not.
+            # Texts for people may be cut; names may not.
             is_text = value.endswith("error_message")
             null = "_null" if kind.nullable else ""
             self.line(depth, f"put({form}{'_text' if is_text else null}({value}))")
@@ -188,7 +186,7 @@ class _Source:
             self.line(depth, f"put({length}); put(b)")
 
     def flush(self, depth: int) -> None:
-        """Write the pending values of fixed size, all in one."""
+        """Write the collected values of fixed size at once."""
         if not self.formats:
             return
         packer = self.constant(struct.Struct(">" + "".join(self.formats)).pack)
@@ -197,7 +195,7 @@ class _Source:
         self.values.clear()
 
     def constant(self, value: Any) -> str:
-        """Return the name under which the source finds ``value``."""
+        """Return the name of ``value`` in the source."""
         name = f"c{len(self.names)}"
         self.names[name] = value
         return name
@@ -208,7 +206,7 @@ class _Source:
 
 
 def _as_number(wire_type: str, value: str) -> str:
-    """Return the expression that `struct` takes for ``value``."""
+    """Return the expression of ``value`` as a number for `struct`."""
     match wire_type:
         case "error_code":
             return f"{value}.value"
@@ -224,17 +222,17 @@ def _as_number(wire_type: str, value: str) -> str:
 def _tags_writer(
     entity: type[Any], fields: list[dataclasses.Field[Any]]
 ) -> Callable[[Any], bytes]:
-    """Return the function that encodes the tagged fields that are not at default."""
+    """Return the function that encodes tagged fields with non-default values."""
     table: list[tuple[bytes, str, Any, bytes | None, Write]] = []
     for field in sorted(fields, key=lambda each: int(each.metadata["tag"])):
         source = _Source()
-        # A tag that is there has a value: there is no null to tell apart.
+        # A present tag has a value, so null needs no encoding.
         kind = kind_of(field)._replace(nullable=False)
         source.field(entity, kind, f"e0.{field.name}", 1)
         source.flush(1)
         write = source.compiled(f"{entity.__name__}.{field.name}")
         default = get_tagged_field_default(field)
-        # Structs of different classes are equal if their bytes are.
+        # Structs of different classes are compared by their bytes.
         is_struct = (
             kind.struct is not None and not kind.is_array and default is not None
         )
@@ -276,11 +274,11 @@ _I16: Final = struct.Struct(">h")
 
 
 def encode_string(value: str) -> bytes:
-    """Return the bytes of a string that stands on the wire, without its length.
+    """Return the encoded bytes of a string, without its length.
 
-    Kafka's strings have at most 32,767 bytes, in both ways to write a length.
+    Kafka's strings have at most 32,767 bytes, with both encodings of the length.
 
-    :raises ValueError: if it has more.
+    :raises ValueError: if the string is longer.
     """
     encoded = value.encode()
     if len(encoded) > STRING_BYTES_MAX:
@@ -289,7 +287,7 @@ def encode_string(value: str) -> bytes:
 
 
 def cut(text: str) -> str:
-    """Return ``text``, or as much of its beginning as a string on the wire can hold."""
+    """Return ``text``, cut to the largest length of a string on the wire."""
     if len(text) * 4 <= STRING_BYTES_MAX:
         return text
     return text.encode()[:STRING_BYTES_MAX].decode(errors="ignore")
