@@ -1,8 +1,8 @@
 """Accounts of clients: their recent use of a quota, and their throttle times.
 
-An account that equals a new one is forgotten some time after its last use: clients with
-ever new names cost memory for that time only. Two of the least recently used ones are
-looked at with each use, so that this takes constant time.
+An account whose state equals that of a new account is removed some time after its last
+use. Clients that change their names therefore cost memory for that time only. Each use
+checks two of the least recently used accounts, which takes constant time.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class Account:
         self._throttles: WindowedAverage | None = None
 
     def note_throttle(self, throttled_ms: int, now_ms: int) -> None:
-        """Count a throttle time into the average."""
+        """Add a throttle time to the average."""
         if self._throttles is None:
             self._throttles = WindowedAverage(AVERAGED)
         self._throttles.record(throttled_ms, now_ms)
 
     def throttle_ms(self, now_ms: int) -> float | None:
-        """Return the average throttle time of the last minute; None: there is none."""
+        """Return the mean throttle time of the last minute; None if there is none."""
         return None if self._throttles is None else self._throttles.mean(now_ms)
 
     def is_as_new(self, now_ms: int) -> bool:
-        """Return whether a new account, in place of this one, makes no difference.
+        """Return whether this account can be replaced by a new one without a difference.
 
-        It is called for one that was not used for as long as its windows reach.
+        Called for an account that was not used for the length of its windows.
         """
         return self.throttle_ms(now_ms) is None
 
@@ -59,19 +59,19 @@ AccountT = TypeVar("AccountT", bound=Account)
 
 
 class Accounts(Generic[KeyT, AccountT]):
-    """An account per key; each is kept for ``keep_ms`` at least."""
+    """An account per key; each is kept for at least ``keep_ms``."""
 
     def __init__(self, new_account: Callable[[], AccountT], keep_ms: int) -> None:
         self._new_account = new_account
         self._keep_ms = keep_ms
-        # Least recently used first.
+        # Ordered by last use, the least recent first.
         self._accounts: OrderedDict[KeyT, AccountT] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._accounts)
 
     def account(self, key: KeyT, now_ms: int) -> AccountT:
-        """Return an account, which may be new, and forget others that are as new."""
+        """Return the account of a key, possibly new; remove some unused accounts."""
         accounts = self._accounts
         found = accounts.pop(key, None) or self._new_account()
         found.used_ms = now_ms

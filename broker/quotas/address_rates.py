@@ -1,8 +1,8 @@
 """Bounds on new connections per second of an address: ``connection_creation_rate``.
 
-The part of Kafka's ``ConnectionQuotas`` (KIP-612) that is kept per IP address. A
-connection that would exceed the bound is not counted, and has to wait for as long as
-the rate takes to fall, one window at most.
+The per-address part of Kafka's ``ConnectionQuotas`` (KIP-612). A connection that would
+exceed the bound is not counted, and has to wait until the rate has fallen, at most one
+window.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 
 class AddressRates:
-    """The bounds, and the rates of addresses that have one.
+    """The bounds, and the rates of addresses with a bound.
 
-    ``initial`` has configs by entity, in force where there is no other.
+    ``initial`` contains configs by entity, which apply unless others are set.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class AddressRates:
         self.replace_all({})
 
     def replace_all(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Put the configs of all entities into force, and begin new rates."""
+        """Apply the configs of all entities, and start new rates."""
         self._default = math.inf
         self._bounds: dict[str, float] = {}
         self._rates: Accounts[str, RateAccount] = Accounts(
@@ -47,7 +47,7 @@ class AddressRates:
             self.put(entity, configs.get(entity, {}))
 
     def put(self, entity: str, configs: Mapping[str, str]) -> None:
-        """Put the configs of one entity into force; those of clients change nothing."""
+        """Apply the configs of one entity; those of clients change nothing."""
         names = names_of(entity)
         if IP not in names:
             return
@@ -64,7 +64,7 @@ class AddressRates:
             self._bounds[address] = bound
 
     def record(self, address: str, now_ms: int) -> int:
-        """Count a connection; return its wait in milliseconds, if it exceeds the bound.
+        """Count a connection; return its wait in ms, 0 within the bound.
 
         A connection that has to wait is not counted.
         """
@@ -84,7 +84,7 @@ class AddressRates:
 
 
 def _canonical(name: str) -> str:
-    """Return an address as a listener reports it."""
+    """Return an address in the form reported by a listener."""
     try:
         address = ipaddress.ip_address(name)
     except ValueError:

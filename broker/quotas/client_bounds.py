@@ -2,8 +2,8 @@
 
 The most specific entity with a bound applies to a client: user and client id, user and
 default client, user, default user and client id, both defaults, default user, client
-id, default client. Clients with the same entity and the same names share one account,
-over all their connections: a new connection brings no new allowance.
+id, default client. Clients with the same entity and the same names share one account
+for all their connections, so a new connection adds no allowance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 from broker.quotas.accounts import Accounts, AccountT
 from broker.quotas.entity import DEFAULT, sanitized
 
-# User and client id, sanitized, of which one may be "".
+# User and client id, sanitized; one of them may be "".
 ClientKey: TypeAlias = tuple[str, str]
 
 
@@ -39,7 +39,7 @@ class ClientBounds(Accounts[ClientKey, AccountT]):
             self._bounds[entity] = bound
 
     def applies(self, user: str, client_id: str) -> tuple[ClientKey, float]:
-        """Return the key of a client's account, and its bound, perhaps infinite."""
+        """Return the key of a client's account, and its bound, possibly infinite."""
         for entity, key in _levels(user, client_id):
             bound = self._bounds.get(entity)
             if bound is not None:
@@ -49,13 +49,13 @@ class ClientBounds(Accounts[ClientKey, AccountT]):
     def note_throttle(
         self, user: str, client_id: str, throttled_ms: int, now_ms: int
     ) -> None:
-        """Count a throttle time of a client, for the metrics."""
+        """Record a throttle time of a client, for metrics."""
         key, _ = self.applies(user, client_id)
         self.account(key, now_ms).note_throttle(throttled_ms, now_ms)
 
 
 def _levels(user: str, client_id: str) -> Iterator[tuple[str, ClientKey]]:
-    """Iterate over the entities of a client, the most specific first, and its keys.
+    """Iterate over the entities of a client with its keys, most specific first.
 
     As in Kafka, a client without an id has the quotas of its user only.
     """

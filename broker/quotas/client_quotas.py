@@ -2,15 +2,15 @@
 
 Kafka's ``ClientQuotaManager`` (KIP-13, KIP-55, KIP-124, KIP-219). A rate O over a span
 W above its bound T is at T again after a delay of W * (O - T) / T. Delays for requests
-are at most one window, delays for bytes have no bound. The response is sent at once,
-with the delay in it, and the connection is not read until the delay is over
-(`broker.requests.throttling`). Time of handlers is CPU here, in percent of one CPU; the
-part that is used after the answer's encoding began counts for the next request. A
-throttled consumer gets an empty response, whose records are not counted; a batch larger
-than T times all windows but one therefore never reaches it, as in Kafka.
+are at most one window; delays for bytes are unbounded. The response is sent at once and
+contains the delay; the connection is not read until the delay has passed
+(`broker.requests.throttling`). Handler time is CPU here, in percent of one CPU. CPU
+used after the start of the response's encoding counts for the next request. A throttled
+consumer gets an empty response, whose records are not counted. A batch larger than T
+times all windows but one can therefore never be fetched, as in Kafka.
 
-A rate that was not used for as long as its windows reach equals a new one. Clients
-without a bound are not counted, where Kafka counts them once any quota is set.
+A rate that was not used for the length of its windows equals a new rate. Clients
+without a bound are not counted; Kafka counts them once any quota is set.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _MS_PER_S: Final = 1000
 _NS_PER_PERCENT: Final = 10_000_000
 # Callables that receive each request whose response has been sent.
 Observers: TypeAlias = list[Callable[[Request], None]]
-# Requests that count for no client (Kafka: sendResponseExemptThrottle).
+# Classes without quotas (Kafka: sendResponseExemptThrottle).
 _EXEMPT: Final = frozenset({CONTROL, REPLICATION})
 
 
 class ClientQuota(ClientBounds[RateAccount]):
-    """The quota of one kind: its bounds by entity, and its rates by client."""
+    """A kind of quota: its bounds by entity, and its rates by client."""
 
     def __init__(self, windows: Windows) -> None:
         super().__init__(partial(RateAccount, windows), keep_ms=windows.reach_ms)
@@ -69,13 +69,13 @@ class ClientQuota(ClientBounds[RateAccount]):
         return rate.delay_ms(bound, now_ms)
 
     def allowance(self, user: str, client_id: str) -> float:
-        """Return the most that a client may use at once after a long pause."""
+        """Return the largest use of a client at once after a long pause."""
         _, bound = self.applies(user, client_id)
         return bound * self._burst_s
 
 
 class ClientQuotas:
-    """All quotas of a broker's clients; none counts anything before one is set."""
+    """All quotas of a broker's clients; nothing is counted before one is set."""
 
     def __init__(self, config: BrokerConfig, now_ns: NowNs) -> None:
         self.is_active = False
@@ -91,12 +91,12 @@ class ClientQuotas:
         self.replace_all({})
 
     def observe(self, observers: Observers) -> None:
-        """Join the observers of finished requests for as long as a quota is set."""
+        """Register with the observers of finished requests while a quota is set."""
         self._observers = observers
         self._activate(self.is_active)
 
     def replace_all(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Put the configs of all entities into force."""
+        """Apply the configs of all entities."""
         kinds = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
         self.rates = {kind: ClientQuota(self._windows) for kind in kinds}
         self.mutations = MutationQuota(self._mutation_windows)
@@ -105,7 +105,7 @@ class ClientQuotas:
             self.put(entity, configs.get(entity, {}))
 
     def put(self, entity: str, configs: Mapping[str, str]) -> None:
-        """Put the configs of one entity into force; unreadable ones bound nothing."""
+        """Apply the configs of one entity; unreadable values set no bound."""
         bounds = {**self._initial.get(entity, {}), **configs}
         for kind, quota in self.rates.items():
             quota.put(entity, read_bound(bounds.get(kind)))
@@ -113,11 +113,11 @@ class ClientQuotas:
         self._activate(any(quota.is_set for quota in self.rates.values()))
 
     def count_request(self, request: Request) -> None:
-        """Count the time of a request's handler so far; perhaps throttle its client."""
+        """Count the handler time of a request so far; throttle its client if needed."""
         self._throttle(request, {REQUEST_PERCENTAGE: self._count_handler(request)})
 
     def count_produce(self, request: Request, *, is_answered: bool) -> None:
-        """Count a produce request's bytes, and its time if it has an answer."""
+        """Count a produce request's bytes, and its time if it has a response."""
         size_bytes = request.task.size_bytes
         throttled_ms = {
             PRODUCER_BYTE_RATE: self._record(PRODUCER_BYTE_RATE, request, size_bytes)
@@ -127,9 +127,9 @@ class ClientQuotas:
         self._throttle(request, throttled_ms)
 
     def count_fetch(self, request: Request, size_bytes: int) -> bool:
-        """Count a consumer's answer and its time; return False if it is throttled.
+        """Count a consumer's response and its time; return False if it is throttled.
 
-        The answer is then to be an empty one, and its bytes are not counted.
+        The response must then be empty, and its bytes are not counted.
         """
         throttled_ms = {
             REQUEST_PERCENTAGE: self._count_handler(request),
@@ -146,8 +146,8 @@ class ClientQuotas:
     ) -> None:
         """Count partitions that a request is about to create or delete.
 
-        Versions before ``strict_since`` are served, and their client is throttled.
-        Raises THROTTLING_QUOTA_EXCEEDED.
+        Requests of versions before ``strict_since`` are served, and their clients are
+        throttled. Raises THROTTLING_QUOTA_EXCEEDED for later versions.
         """
         is_strict = request.api_version >= strict_since
         throttled_ms = self._record_mutations(request, partitions, is_strict=is_strict)
@@ -161,14 +161,14 @@ class ClientQuotas:
             )
 
     def count_auto_creation(self, request: Request, partitions: int) -> None:
-        """Count the partitions of a topic that is created for a client that asks.
+        """Count the partitions of a topic that is created automatically.
 
-        As in Kafka, it neither waits nor is refused.
+        As in Kafka, the request is neither delayed nor rejected.
         """
         self._record_mutations(request, partitions, is_strict=False)
 
     def fetch_bytes_max(self, request: Request) -> float:
-        """Return the largest answer that passes after a long pause."""
+        """Return the largest response that is not throttled after a long pause."""
         user, client_id = request.peer.principal.name, request.client_id
         return self.rates[CONSUMER_BYTE_RATE].allowance(user, client_id)
 
@@ -181,13 +181,13 @@ class ClientQuotas:
             self._observers.remove(self._finish)
 
     def _finish(self, request: Request) -> None:
-        """Count the rest of a finished request's time; it throttles the next one."""
+        """Count the rest of a finished request's time, for the next request."""
         task = request.task
         total_ns = task.service_ns + task.prior_ns
         self._count_ns(request, total_ns - request.counted_ns)
 
     def _count_handler(self, request: Request) -> int:
-        """Count the CPU of a handler: of its first turn, or of all before this one."""
+        """Count the CPU of a handler: of its first turn, or of all turns before."""
         task = request.task
         spent_ns = task.own_cpu_ns()
         if not spent_ns and task.dequeued_ns >= 0:
@@ -224,7 +224,7 @@ class ClientQuotas:
         )
 
     def _throttle(self, request: Request, throttled_ms: Mapping[str, int]) -> None:
-        """Throttle a client for the longest of the times, if there is any."""
+        """Throttle a client for the longest of the times, if any is positive."""
         kind, longest_ms = max(throttled_ms.items(), key=itemgetter(1))
         if not longest_ms:
             return
@@ -237,7 +237,7 @@ class ClientQuotas:
 
 
 def read_bound(written: str | None) -> float | None:
-    """Return a bound; None where there is none, or no number."""
+    """Return a bound; None if it is missing or no number."""
     if written is None:
         return None
     try:
@@ -248,7 +248,7 @@ def read_bound(written: str | None) -> float | None:
 
 
 def client_windows(config: BrokerConfig) -> Windows:
-    """Return the windows over which rates of clients and connections are taken."""
+    """Return the windows of the rates of clients and connections."""
     return Windows(
         count=config[QUOTA_WINDOW_NUM],
         size_ms=config[QUOTA_WINDOW_SIZE_SECONDS] * _MS_PER_S,

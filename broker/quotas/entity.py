@@ -1,7 +1,7 @@
-"""Entities with quotas, as the paths that Kafka's znodes and notifications have.
+"""Entities with quotas, as paths of Kafka's znodes and notifications.
 
-``users/U``, ``users/U/clients/C``, ``clients/C`` and ``ips/A``; each name is encoded as
-by Kafka's ``Sanitizer``, so that ``<default>`` is the default and no name.
+``users/U``, ``users/U/clients/C``, ``clients/C`` and ``ips/A``; names are encoded as by
+Kafka's ``Sanitizer``, so that ``<default>`` can only be the default.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TYPES: Final = MappingProxyType({folder: kind for kind, folder in _FOLDERS.item
 
 
 def sanitized(name: str | None) -> str:
-    """Return a name as it stands in paths; None is the default."""
+    """Return a name in its encoded form for paths; None is the default."""
     return DEFAULT if name is None else quote(name, safe="").replace("~", "%7E")
 
 
@@ -43,7 +43,7 @@ def names_of(path: str) -> dict[str, str | None]:
 
 
 def is_entity(path: str) -> bool:
-    """Return whether a path has the form of an entity's."""
+    """Return whether a path has the form of an entity path."""
     parts = path.split("/")
     folders = parts[::2]
     return all(parts) and (
@@ -53,7 +53,7 @@ def is_entity(path: str) -> bool:
 
 
 def user_of(path: str) -> str | None:
-    """Return the user of a path that names just one; None for any other."""
+    """Return the user of a path ``users/U``; None for any other path."""
     folder, _, name = path.partition("/")
     if folder != "users" or name == DEFAULT or "/" in name:
         return None

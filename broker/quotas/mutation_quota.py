@@ -2,14 +2,14 @@
 
 Kafka's ``ControllerMutationQuotaManager`` (KIP-599). A client has a bucket that fills
 with its bound B per second, up to B * N * W with ``controller.quota.window.num`` N and
-``controller.quota.window.size.seconds`` W; a new one is full. A topic takes as many
-tokens as it has partitions, however few there are: then the bucket is below zero, and
-the next topic has to wait for -tokens / B seconds. So a topic is never too large for a
-quota, and one request cannot pass by being split.
+``controller.quota.window.size.seconds`` W; a new bucket is full. A topic takes one
+token per partition, even if fewer are left. The bucket may therefore become negative,
+and the next topic has to wait for -tokens / B seconds. So no topic is too large for a
+quota, and splitting a request does not circumvent it.
 
-A *strict* quota refuses a topic while the bucket is below zero, and takes nothing from
-it. A *permissive* one, for versions whose clients do not know the error, takes the
-tokens all the same and throttles the client.
+A *strict* quota rejects a topic while the bucket is negative, and takes no tokens. A
+*permissive* quota, for versions without an error code for this case, takes the tokens
+and throttles the client.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Bucket(Account):
         self._per_s = self._burst = 0.0
 
     def fill(self, per_s: float, burst: float, now_ms: int) -> None:
-        """Add the tokens since the last time, at the present bound."""
+        """Add the tokens since the last call, at the present bound."""
         self._per_s, self._burst = per_s, burst
         self.tokens = self.tokens_at(now_ms)
         self._filled_ms = now_ms
@@ -47,7 +47,7 @@ class Bucket(Account):
         return self.tokens_at(now_ms) >= self._burst and super().is_as_new(now_ms)
 
     def tokens_at(self, now_ms: int) -> float:
-        """Return the tokens at a time, at the last bound."""
+        """Return the tokens at a time, with the last bound."""
         added = self._per_s * ((now_ms - self._filled_ms) / _MS_PER_S)
         return min(self._burst, self.tokens + added)
 
@@ -64,7 +64,7 @@ class MutationQuota(ClientBounds[Bucket]):
     ) -> int | None:
         """Take ``count`` tokens; return the throttle time if there are too few.
 
-        None: within the quota. A strict quota that is exceeded takes none.
+        Returns None within the quota. An exceeded strict quota takes no tokens.
         """
         key, bound = self.applies(user, client_id)
         if bound == math.inf:
@@ -81,7 +81,7 @@ class MutationQuota(ClientBounds[Bucket]):
         return None
 
     def _delay_ms(self, missing: float, bound: float) -> int:
-        """Return when the bucket is at zero again; no delay is enough for 0."""
+        """Return the delay until the bucket is at zero; one span for a bound of 0."""
         if not bound:
             return self._span_ms
         return math.floor(min(missing / bound * _MS_PER_S + 0.5, _INT_MAX))

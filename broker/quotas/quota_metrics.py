@@ -1,8 +1,9 @@
 """Metrics of quotas, under the names of Kafka's JMX exporter rules for them.
 
-``kafka.server:type=Produce,user=U,client-id=C`` with ``byte-rate`` is
+``kafka.server:type=Produce,user=U,client-id=C`` with ``byte-rate`` becomes
 ``kafka_server_quota_byte_rate{resource="Produce",user="U",clientId="C"}``. Clients
-without a bound have none. Of very many clients the latest are shown.
+without a bound have no metrics. The number of clients with metrics is bounded; the most
+recent ones are included.
 """
 
 from __future__ import annotations
