@@ -1,10 +1,10 @@
 """The fetchers of a broker as tasks: one per leader and fetcher number.
 
-Kafka's ``ReplicaFetcherManager``: a partition goes to fetcher ``hash % num.replica.
-fetchers`` of its leader. A fetcher lives from its first partition to its last, over a
-connection of its own (one request at a time, as a broker serves them). The leader's
-address is looked up in the metadata before each request, so a follower made before its
-leader is known starts once it is.
+Kafka's ``ReplicaFetcherManager``: a partition is assigned to fetcher
+``hash % num.replica.fetchers`` of its leader. A fetcher exists from its first partition
+to its last, and has its own connection (one request at a time, as brokers serve them).
+The leader's address is looked up in the metadata before each request, so a fetcher
+whose leader is unknown starts when the leader becomes known.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ logger = getLogger(__name__)
 Find = Callable[[int], tuple[str, int] | None]
 # Makes a log durable; raises KAFKA_STORAGE_ERROR.
 Flush = Callable[[Log], Awaitable[None]]
-# Lowers recovery points to what truncations to these ends leave; raises OSError.
+# Lowers recovery points before truncations to these ends; raises OSError.
 Lower = Callable[[Mapping[TopicPartition, int]], Steps[None]]
-# Kafka accepts 0 for replica.fetch.backoff.ms; throttled partitions, or an absent
-# leader, would be retried without end.
+# Kafka accepts 0 for replica.fetch.backoff.ms; throttled partitions, or an unavailable
+# leader, would be retried in a busy loop.
 _PAUSE_MIN_NS: Final = 10_000_000
-# In one step of `ReplicaFetcherManager.deal_anew`.
+# Partitions per step of `ReplicaFetcherManager.deal_anew`.
 _PARTITIONS_AT_ONCE: Final = 100
 
 _R = TypeVar("_R", bound=AnyResponse)
@@ -78,7 +78,7 @@ class FetcherId(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """A fetcher, with the signals of any change, and of partitions that left."""
+    """A fetcher, with signals of any change and of removed partitions."""
 
     fetcher: ReplicaFetcher
     changed: Signal
@@ -86,7 +86,7 @@ class _Running(NamedTuple):
 
 
 class ReplicaFetcherManager:
-    """The fetcher of each partition; `run` carries it out."""
+    """The fetcher of each partition; `run` runs the fetchers."""
 
     def __init__(
         self,
@@ -122,28 +122,28 @@ class ReplicaFetcherManager:
         self._of: dict[TopicPartition, FetcherId] = {}
         self._new = Signal()
         self._to_start: list[FetcherId] = []
-        # Rounds that ended by a fault of this broker's own.
+        # Number of rounds that ended by a bug of this broker.
         self.failures = 0
 
     def fetchers(self) -> dict[FetcherId, ReplicaFetcher]:
-        """Return the fetchers that there are now."""
+        """Return the present fetchers."""
         return {name: running.fetcher for name, running in self._running.items()}
 
     def address_of(self, leader: int) -> tuple[str, int] | None:
-        """Return where a leader is reached, if that is known."""
+        """Return the address of a leader, if known."""
         return self._find(leader)
 
-    # ---- what a controller decides ----------------------------------------------
+    # ---- decisions of a controller ----------------------------------------------
 
     def follow(self, partition: Partition) -> None:
-        """Fetch a partition from its leader, from now on from no other broker."""
+        """Fetch a partition from its leader, and from no other broker."""
         self.stop(partition.key)
         if partition.leader >= 0:
             name = self._name(partition.key, partition.leader)
             self._hand(partition.key, name).follow(partition)
 
     def _hand(self, key: TopicPartition, name: FetcherId) -> ReplicaFetcher:
-        """Give a partition to a fetcher, which begins with its first one."""
+        """Assign a partition to a fetcher; create the fetcher if needed."""
         if name not in self._running:
             fetcher = ReplicaFetcher(
                 self._local_id,
@@ -162,9 +162,9 @@ class ReplicaFetcherManager:
         return running.fetcher
 
     def stop(self, key: TopicPartition) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         name = self._of.pop(key, None)
-        # A fetcher whose only partition's directory has failed is over.
+        # The fetcher may have ended, if the directory of its only partition failed.
         if name is not None and name in self._running:
             running = self._running[name]
             running.fetcher.stop(key)
@@ -172,17 +172,17 @@ class ReplicaFetcherManager:
             running.left.notify()
 
     def deal_anew(self) -> Iterator[None]:
-        """Give each partition to the fetcher that it now belongs to, in steps.
+        """Assign each partition to its fetcher under the present config, in steps.
 
-        Kafka: ``resizeThreadPool``. The partition's state goes with it; an outstanding
-        answer of the other fetcher does not count any more.
+        Kafka: ``resizeThreadPool``. The partition's state is moved; outstanding
+        responses of the former fetcher are ignored.
         """
         for number, (key, before) in enumerate(tuple(self._of.items()), 1):
             name = self._name(key, before.leader)
             if name != before and self._of.get(key) == before:
                 running = self._running.get(before)
                 each = running and running.fetcher.following.get(key)
-                # Without: its directory has failed.
+                # None if the partition's directory has failed.
                 if each is not None:
                     self.stop(key)
                     self._hand(key, name).take_over(each)
@@ -193,11 +193,11 @@ class ReplicaFetcherManager:
         fetchers = max(self._config()[NUM_REPLICA_FETCHERS], 1)
         return FetcherId(leader, _hash(key) % fetchers)
 
-    # ---- carrying it out --------------------------------------------------------
+    # ---- running ----------------------------------------------------------------
 
     async def run(self, billed: AbstractContextManager[object]) -> None:
-        """Fetch until cancelled; ``billed`` is entered for all work on answers."""
-        # Those that ran when this was interrupted begin again.
+        """Fetch until cancelled; CPU for responses is used within ``billed``."""
+        # Fetchers that ran when this method was interrupted are restarted.
         self._to_start = list(self._running)
         async with trio.open_nursery() as nursery:
             begin = partial(self._begin_fetchers, nursery, billed)
@@ -220,7 +220,7 @@ class ReplicaFetcherManager:
         billed: AbstractContextManager[object],
     ) -> None:
         if self._running.get(name) is not running:
-            # It has ended with its last partition, and was interrupted then.
+            # The fetcher had ended with its last partition when it was interrupted.
             return
         async with trio.open_nursery() as nursery:
             client = NetworkClient(self._settings(name), self._connect, self._rng)
@@ -240,29 +240,29 @@ class ReplicaFetcherManager:
                 if not await self._contained(task):
                     await running.changed.wait(await task.pause_until_s(self._now_ns))
                 if not running.fetcher.following:
-                    # Released without a command, where a directory has failed.
+                    # The last partition was released because its directory has failed.
                     running.left.notify()
             nursery.cancel_scope.cancel()
 
     async def _end_when_idle(self, name: FetcherId, task: _Task) -> None:
-        """End a fetcher with its last partition, whatever answer is outstanding.
+        """End a fetcher with its last partition, even if a response is outstanding.
 
-        A leader that lost its power answers nothing for ``replica.socket.timeout.ms``,
-        and may lead again before. Kafka: ``shutdownIdleFetcherThreads``.
+        A leader after a power loss does not respond for ``replica.socket.timeout.ms``,
+        and may lead again before that. Kafka: ``shutdownIdleFetcherThreads``.
         """
         running = self._running[name]
         while running.fetcher.following:
             await running.left.wait()
-        # Nothing has been awaited since, so no partition was added.
+        # No await since the check, so no partition was added.
         del self._running[name]
         task.hang_up()
         running.changed.notify()
 
     async def _contained(self, task: _Task) -> bool:
-        """Do one round; a fault of ours costs that round, not the broker."""
+        """Do one round; a bug ends that round only."""
         try:
             return await task.round()
-        except Exception as fault:  # whatever it is, the next round begins anew
+        except Exception as fault:  # the next round may succeed
             self._supervisor.note("replica fetcher", fault)
             self.failures += 1
             await task.give_up()
@@ -283,7 +283,7 @@ class ReplicaFetcherManager:
 
 
 class _Task:
-    """The work of one fetcher's task, a round at a time."""
+    """The task of one fetcher, one round at a time."""
 
     def __init__(
         self,
@@ -306,29 +306,29 @@ class _Task:
         self._calling = trio.CancelScope()
 
     def hang_up(self) -> None:
-        """Wait for no answer any more, neither now nor later."""
+        """Cancel the present call and all later ones."""
         self._over = True
         self._calling.cancel()
 
     async def pause_until_s(self, now_ns: Callable[[], int]) -> float:
-        """Return when there may be something to do, on Trio's clock."""
+        """Return when the next round may have work, on Trio's clock."""
         next_ns = await self._in_steps(self._fetcher.next_ns())
         if next_ns is None:
             return float("inf")
         return trio.current_time() + max(next_ns - now_ns(), _PAUSE_MIN_NS) / 1e9
 
     async def give_up(self) -> None:
-        """Leave all partitions alone for a while."""
+        """Pause all partitions for ``replica.fetch.backoff.ms``."""
         fetcher = self._fetcher
         await self._in_steps(fetcher.leave_all_alone(tuple(fetcher.following.values())))
 
     async def round(self) -> bool:
-        """Ask what may be asked, and take the answer in; False if there is none."""
+        """Send a Fetch and handle its response; return False if there was none."""
         fetcher = self._fetcher
         for each in await self._in_steps(fetcher.out_of_range()):
             await self._realign(each)
         await self._cut_all()
-        # Records of another fetcher may have to be durable first.
+        # Records appended by another fetcher may have to be flushed first.
         await self._flush_all()
         asked = await self._in_steps(fetcher.request())
         if asked is None:
@@ -343,12 +343,12 @@ class _Task:
             fetcher.note_request()
         await self._in_steps(fetcher.take(asked, answer))
         await self._flush_all()
-        # A leader in memory may answer without a pause.
+        # In memory, a leader may respond without a wait.
         await trio.lowlevel.checkpoint()
         return True
 
     async def _in_steps(self, work: InSteps[_S]) -> _S:
-        """Return the result of work on partitions, which is billed step by step."""
+        """Run work on partitions, billed step by step; return its result."""
         while True:
             try:
                 with self._billed:
@@ -369,9 +369,9 @@ class _Task:
                 self._fetcher.watchers.note_flush(each.partition)
 
     async def _cut_all(self) -> None:
-        """Cut the logs that are to be cut, each once its recovery point is lowered.
+        """Truncate the logs with a pending cut, after lowering their recovery points.
 
-        Where a flush moved a recovery point meanwhile, it is lowered once more.
+        If a flush has advanced a recovery point meanwhile, it is lowered again.
         """
         while to_cut := await self._in_steps(self._fetcher.to_cut()):
             ends = {
@@ -436,6 +436,6 @@ class _Task:
 
 
 def _hash(key: TopicPartition) -> int:
-    """Return a number that is the same in every process, unlike Python's hash."""
+    """Return a hash that is the same in every process, unlike Python's."""
     topic, index = key
     return 31 * zlib.crc32(topic.encode()) + index

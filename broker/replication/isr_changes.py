@@ -1,10 +1,10 @@
-"""Proposals for ISRs on their way to the controller, and its answers.
+"""Proposals of ISRs to the controller, and its responses.
 
 Kafka's ``AlterPartitionManager`` and ``isr-expiration``: one request in flight, with
-the first `BATCH` proposals; what has no answer is brought again after a pause. The
-controller is found in the metadata. An answer counts only under the leader epoch that
-it was asked with; after an error that says that the controller knows better, the
-proposal stays until its next LeaderAndIsr, as in Kafka.
+the first `BATCH` proposals. Undecided proposals are sent again after a pause. The
+address of the controller is taken from the metadata. A response is valid only under the
+leader epoch of its request. After an error that means that the controller has a newer
+state, the proposal is kept until the next LeaderAndIsr, as in Kafka.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from broker.protocol.messages.alter_partition import (
 )
 from broker.protocol.topic_partition import TopicPartition
 
-# Kafka's pause before a proposal is sent again; it grows without an answer.
+# Kafka's pause before a proposal is sent again; the pause grows while responses are
+# missing.
 RETRY_S, RETRY_MAX_S = 0.05, 1.0
-# Partitions looked at in one piece of a round.
+# Partitions checked in one piece of a round.
 PIECE: Final = 256
-# Proposals in one request. A failed broker makes as many as it had followers: each
-# request is made and each answer taken in at once.
+# Largest number of proposals in one request. A failed broker causes one per follower,
+# and each request and response is processed in one step.
 BATCH: Final = 512
-# Between two rounds at least, however short replica.lag.time.max.ms is.
+# Shortest time between two rounds, even with a short replica.lag.time.max.ms.
 _REST_NS: Final = 10_000_000
 _WITHDRAWN: Final = frozenset(
     {ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica}
@@ -58,7 +59,7 @@ _CONTROLLER_KNOWS_BETTER: Final = frozenset(
 
 
 class Proposal(NamedTuple):
-    """An ISR as the leader of a partition proposes it, in one leader epoch."""
+    """An ISR proposed by the leader of a partition, in one leader epoch."""
 
     partition: Partition
     leader_epoch: int
@@ -66,7 +67,7 @@ class Proposal(NamedTuple):
 
     @property
     def stands(self) -> bool:
-        """Return whether it is still proposed, so that an answer counts."""
+        """Return whether the proposal is current, so that a response is valid."""
         partition = self.partition
         return (
             partition.is_leader
@@ -76,29 +77,29 @@ class Proposal(NamedTuple):
 
 
 class IsrProposals:
-    """Proposals that have not been decided.
+    """Undecided proposals.
 
     ``changed`` is called with a partition whose ISR has changed: requests that wait for
-    its high watermark may be answered.
+    its high watermark may complete.
     """
 
     def __init__(self, changed: Callable[[Partition], None]) -> None:
         self._changed = changed
         self._waiting: dict[TopicPartition, Partition] = {}
         self.submitted = Signal()
-        # Decisions of the controller: ISRs that shrank, that grew, refused ones.
+        # Decisions of the controller: shrunk, expanded and rejected ISRs.
         self.shrinks = self.expands = self.refusals = 0
 
     def submit(self, partition: Partition) -> None:
-        """Bring a partition's ``proposed_isr`` to the controller."""
+        """Queue a partition's ``proposed_isr`` for the controller."""
         self._waiting[partition.key] = partition
         self.submitted.notify()
 
     def open(self) -> list[Proposal]:
-        """Return the first proposals, `BATCH` at most, that stand; drop others.
+        """Return the first current proposals, at most `BATCH`; drop others.
 
-        One without a topic id, which the controller has still to assign, is withdrawn,
-        and proposed again at the next check of the followers.
+        A proposal without a topic id, which the controller has not assigned yet, is
+        withdrawn. It is proposed again at the next check of the followers.
         """
         proposals = []
         for each in tuple(islice(self._waiting.values(), BATCH)):
@@ -111,7 +112,7 @@ class IsrProposals:
         return proposals
 
     def put_back(self, asked: Iterable[Proposal]) -> bool:
-        """Queue undecided proposals behind the others; return whether any remain."""
+        """Requeue undecided proposals after the others; return whether any remain."""
         undecided = [
             each.partition
             for each in asked
@@ -123,7 +124,7 @@ class IsrProposals:
 
     @property
     def waiting(self) -> int:
-        """Count the proposals that are neither decided nor dropped."""
+        """Return the number of proposals that are neither decided nor dropped."""
         return len(self._waiting)
 
     def request(
@@ -150,9 +151,9 @@ class IsrProposals:
         )
 
     def take(self, asked: Iterable[Proposal], answer: AlterPartitionResponse) -> None:
-        """Apply the controller's decisions; undecided proposals stay open.
+        """Apply the controller's decisions.
 
-        So do proposals made since then, in a new leader epoch.
+        Undecided proposals, and later proposals in a new leader epoch, stay open.
         """
         if answer.error_code is not ErrorCode.none:
             return
@@ -190,10 +191,10 @@ class IsrProposals:
 
 @dataclass(slots=True)
 class IsrExpiration:
-    """The rounds in which leaders look for followers that lag behind.
+    """Rounds in which leaders check for lagging followers.
 
-    As in Kafka every half of ``replica.lag.time.max.ms``, if that is 10 ms or more;
-    `PIECE` partitions at a time.
+    As in Kafka, a round starts every half ``replica.lag.time.max.ms``, but at most every
+    10 ms. It checks `PIECE` partitions at a time.
     """
 
     led: Callable[[], Iterator[Partition]]
@@ -203,7 +204,7 @@ class IsrExpiration:
     _round: Iterator[Partition] | None = None
 
     def next_ns(self) -> int:
-        """Return when there is a piece to do."""
+        """Return when the next piece is due."""
         return self._next_ns
 
     def work(self, now_ns: int) -> None:
@@ -230,9 +231,9 @@ async def bring(
     billed: AbstractContextManager[object],
     rng: random.Random,
 ) -> None:
-    """Bring proposals to the controller until cancelled.
+    """Send proposals to the controller until cancelled.
 
-    ``identity`` is this broker's id and the epoch that the controller knows it by.
+    ``identity`` returns this broker's id and its registered epoch.
     """
     backoff = Backoff(RETRY_S, RETRY_MAX_S, rng)
     failures = 0
@@ -250,7 +251,7 @@ async def bring(
             with billed:
                 request = proposals.request(asked, *identity())
             where = Address(*address, purpose="controller")
-            # The controller may have gone, or be another one by now.
+            # The controller may have stopped or moved meanwhile.
             with suppress(KafkaError):
                 answer = await client.call(where, request)
                 failures = 0

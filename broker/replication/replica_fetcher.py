@@ -1,18 +1,18 @@
-"""A follower's requests to one leader, and the handling of the answers.
+"""A follower's requests to one leader, and the handling of the responses.
 
-Kafka's ``ReplicaFetcherThread``, without the thread. It makes a Fetch of all partitions
-that follow this leader, appends the records, and takes over the leader's high watermark
-and log start. It notes where the leader reports diverging histories (KIP-595's
-diverging epoch, so that no OffsetsForLeaderEpoch is needed). There the log is cut
-before the next Fetch, once its recovery point is lowered on disk. A partition with an
-error is left alone for ``replica.fetch.backoff.ms``; one that the leader fences under
-the epoch that is known here waits for the controller's next command.
+Kafka's ``ReplicaFetcherThread``, without the thread. It builds a Fetch of all
+partitions that follow this leader, appends the records, and adopts the leader's high
+watermark and log start. It records divergences reported by the leader (KIP-595's
+diverging epoch, so that no OffsetsForLeaderEpoch is needed). The log is truncated there
+before the next Fetch, after its recovery point was lowered on disk. A partition with an
+error is paused for ``replica.fetch.backoff.ms``. A partition fenced by the leader under
+the epoch known here waits for the controller's next command.
 
-The leader must speak Fetch v12 (Kafka 2.7 and later do). An answer counts for a
-partition only if it still follows under the epoch of the request. Records that
-``flush.messages`` or ``flush.ms`` covers are flushed before the next Fetch, which
+The leader must support Fetch v12 (Kafka 2.7 and later). A response is valid for a
+partition only if it still follows under the epoch of the request. Under
+``flush.messages`` or ``flush.ms``, records are flushed before the next Fetch, which
 acknowledges them to the leader. Fetch sessions (KIP-227) are not used: every request
-names all partitions, except those that are not in sync and over the quota of
+contains all partitions, except out-of-sync partitions above the quota of
 ``follower.replication.throttled.rate``.
 """
 
@@ -62,11 +62,11 @@ logger = getLogger(__name__)
 
 _NS_PER_MS: Final = 1_000_000
 EARLIEST, LATEST = -2, -1
-# Partitions that one step looks at; half a millisecond.
+# Partitions per step: half a millisecond.
 PARTITIONS_PER_STEP: Final = 256
 
 _R = TypeVar("_R")
-# Work that may be interrupted, by commands of the controller too, where it yields.
+# Work in steps: commands of the controller may run at each yield.
 
 
 class Watchers(Protocol):
@@ -76,34 +76,34 @@ class Watchers(Protocol):
         """Try the requests that wait for records, or for the high watermark."""
 
     def note_flush(self, partition: Partition) -> None:
-        """Show a partition's withheld records, if it is led here by now."""
+        """Expose a partition's withheld records, if this broker leads it meanwhile."""
 
 
 class Cut(NamedTuple):
-    """New end of a log; with ``keeps_nothing``, the offset at which it begins anew."""
+    """New end of a log; with ``keeps_nothing``, the offset at which it restarts."""
 
     offset: int
     keeps_nothing: bool = False
 
     @property
     def kept_below(self) -> int:
-        """The offset below which records stay."""
+        """The offset below which records are kept."""
         return 0 if self.keeps_nothing else self.offset
 
 
 @dataclass(slots=True, eq=False)
 class Following:
-    """A partition that follows, from one word of the controller to the next."""
+    """A following partition, from one command of the controller to the next."""
 
     partition: Partition
     leader_epoch: int
     not_before_ns: int = 0
-    # The leader does not have our end: its own ends must be asked first.
+    # The leader does not have this log's end; its own ends must be requested first.
     out_of_range: bool = False
     fenced: bool = False
-    # The log is to be cut before more is asked for.
+    # Truncation that is needed before the next Fetch.
     cut: Cut | None = None
-    # Messages that the leader has committed and that are not here; None: unknown yet.
+    # Number of committed messages missing here; None if unknown.
     lag: int | None = None
 
     @property
@@ -117,7 +117,7 @@ class Following:
         )
 
     def may_be_asked(self, now_ns: int) -> bool:
-        """Return whether the next Fetch may name this partition."""
+        """Return whether the next Fetch may contain this partition."""
         return (
             self.not_before_ns <= now_ns
             and not self.fenced
@@ -128,7 +128,7 @@ class Following:
 
 
 class Asked(NamedTuple):
-    """A Fetch: its request, and from which offset each partition was asked."""
+    """A Fetch: its request, and the requested offset of each partition."""
 
     request: FetchRequest
     offsets: Mapping[TopicPartition, tuple[Following, int]]
@@ -136,10 +136,10 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ReplicaFetcher:
-    """The partitions of this broker, ``local_id``, that one fetcher keeps up.
+    """The partitions of this broker, ``local_id``, that one fetcher replicates.
 
-    ``config`` is asked anew for every request. Cost of a request: O(partitions), in
-    steps. Partitions that begin to follow during a pass wait for the next one.
+    ``config`` is read for every request. Cost of a request: O(partitions), in steps.
+    Partitions that begin to follow during an iteration wait for the next one.
     """
 
     local_id: int
@@ -148,7 +148,7 @@ class ReplicaFetcher:
     quota: Quota
     now_ns: Callable[[], int]
     now_ms: Callable[[], int]
-    # Fetches that have come to an end, and the records appended: Kafka's FetcherStats.
+    # Numbers of finished Fetches and of appended bytes: Kafka's FetcherStats.
     requests: int = 0
     bytes: int = 0
     rate: MinuteRate = field(init=False)
@@ -157,7 +157,7 @@ class ReplicaFetcher:
     following: dict[TopicPartition, Following] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin to measure."""
+        """Start the measurement of rates."""
         self.rate = MinuteRate(self.now_ns())
 
     def follow(self, partition: Partition) -> None:
@@ -166,22 +166,21 @@ class ReplicaFetcher:
         self.following[partition.key] = each
         log = partition.log
         if log.epochs.latest < 0 and log.log_end_offset > partition.high_watermark:
-            # Nothing says which leader wrote what lies above the high watermark.
+            # The leader that wrote the records above the high watermark is unknown.
             each.cut = Cut(partition.high_watermark)
 
     def take_over(self, known: Following) -> None:
-        """Go on with a partition that another fetcher of its leader has had."""
-        # A copy: outstanding answers of the other fetcher must not count here, and the
-        # partition must not come back.
+        """Take over a partition from another fetcher of its leader."""
+        # A copy, so that outstanding responses of the other fetcher change nothing here.
         each = self.following[known.partition.key] = replace(known)
         if each.partition.log.flushes:
             self.to_flush.append(each)
 
     def stop(self, key: TopicPartition) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         self.following.pop(key, None)
 
-    # ---- asking -----------------------------------------------------------------
+    # ---- requests ---------------------------------------------------------------
 
     def _pass(self) -> Iterator[Following | None]:
         """Iterate over the partitions, with None between two steps."""
@@ -192,7 +191,7 @@ class ReplicaFetcher:
                 yield None
 
     def request(self) -> InSteps[Asked | None]:
-        """Return a Fetch of all that may be asked now; None if there is nothing."""
+        """Return a Fetch of all partitions that may be fetched now; None if none may."""
         now_ns = self.now_ns()
         due: dict[TopicPartition, tuple[Following, int]] = {}
         topics: dict[str, list[FetchPartition]] = {}
@@ -215,7 +214,7 @@ class ReplicaFetcher:
         return None
 
     def next_ns(self) -> InSteps[int | None]:
-        """Return when a partition that was left alone may be asked again."""
+        """Return when a paused partition may be fetched again."""
         first: int | None = None
         for each in self._pass():
             if each is None:
@@ -225,7 +224,7 @@ class ReplicaFetcher:
         return first
 
     def out_of_range(self) -> InSteps[list[Following]]:
-        """Return the partitions whose leader's ends must be asked."""
+        """Return the partitions for which the leader's ends must be requested."""
         now_ns = self.now_ns()
         found = []
         for each in self._pass():
@@ -236,7 +235,7 @@ class ReplicaFetcher:
         return found
 
     def to_cut(self) -> InSteps[dict[TopicPartition, Following]]:
-        """Return the partitions whose logs are to be cut now."""
+        """Return the partitions with a pending truncation."""
         now_ns = self.now_ns()
         found = {}
         for each in self._pass():
@@ -247,7 +246,7 @@ class ReplicaFetcher:
         return found
 
     def cut(self, each: Following) -> InSteps[None]:
-        """Cut a log, whose file is to be cut next; raise `KafkaError`.
+        """Truncate a log, before its file is truncated; raise `KafkaError`.
 
         Does nothing unless the recovery point was lowered before.
         """
@@ -258,7 +257,7 @@ class ReplicaFetcher:
         producers = Producers()
         if not cut.keeps_nothing:
             producers = yield from producers_before(log, cut.offset)
-            # A log that has moved to another directory is cut there next.
+            # A log that has moved to another directory is truncated there later.
             if each.cut is not cut or partition.log is not log:
                 return
             if not self._may_cut(each):
@@ -299,19 +298,19 @@ class ReplicaFetcher:
             ),
         )
 
-    # ---- answers ----------------------------------------------------------------
+    # ---- responses --------------------------------------------------------------
 
     def note_request(self) -> None:
-        """Count a Fetch that is over, answered or not."""
+        """Count a finished Fetch, with or without a response."""
         self.requests += 1
         self.rate.mark(self.now_ns())
 
     def failed(self, asked: Asked) -> InSteps[None]:
-        """Leave all that was asked alone for a while: the request had no answer."""
+        """Pause all partitions of a request that got no response."""
         yield from self.leave_all_alone([each for each, _ in asked.offsets.values()])
 
     def take(self, asked: Asked, answer: FetchResponse) -> InSteps[None]:
-        """Take an answer in; each partition with records is a step of its own."""
+        """Handle a response; each partition with records is a separate step."""
         if answer.error_code is not ErrorCode.none:
             yield from self.failed(asked)
             return
@@ -355,12 +354,12 @@ class ReplicaFetcher:
             self.leave_alone(each)
 
     def out_of_service(self, each: Following) -> None:
-        """Wait for a log that takes nothing now, or let go of it for good."""
+        """Pause a partition whose log is out of service, or stop fetching it."""
         if each.partition.is_offline:
             # The controller reports the failed directory to the leader.
             self.stop(each.partition.key)
         else:
-            # A flush found the disk full: mended, the log is in service again.
+            # A flush met a full disk; after mending, the log is in service again.
             self.leave_alone(each)
 
     def _take_records(self, each: Following, offset: int, found: PartitionData) -> None:
@@ -378,14 +377,14 @@ class ReplicaFetcher:
             log.append_as_follower(found.records, now_ms)
             self.bytes += len(found.records)
             self.quota.note(partition.key, len(found.records))
-            # Noted for the next leader, before it is flushed.
+            # Recorded before the flush, in case this broker becomes the leader.
             partition.withheld.note(now_ms)
             if partition.withheld.any:
                 self.to_flush.append(each)
         self._take_over(partition, found.high_watermark, found.log_start_offset)
 
     def _begin_with_whole_batch(self, partition: Partition, records: Buffer) -> None:
-        """Move an empty log's start down to the first batch, if that is lower.
+        """Lower an empty log's start to the first batch, if that is lower.
 
         The leader's log may start within a batch, which is sent as a whole. Kafka's
         ``UnexpectedAppendOffsetException``.
@@ -401,7 +400,7 @@ class ReplicaFetcher:
     def _take_over(
         self, partition: Partition, high_watermark: int, log_start_offset: int
     ) -> None:
-        """Take over how far the leader's records are safe, and where they begin."""
+        """Adopt the leader's high watermark and log start."""
         before = partition.high_watermark, partition.log.log_end_offset
         partition.follow_high_watermark(high_watermark)
         if partition.log.log_start_offset < log_start_offset:
@@ -412,10 +411,10 @@ class ReplicaFetcher:
             self.watchers.note_append(partition)
 
     def realign(self, each: Following, leader_start: int, leader_end: int) -> None:
-        """Note the cut to begin again within the leader's log, whose ends these are.
+        """Record the truncation that brings the log within the leader's offsets.
 
-        Kafka's ``fetchOffsetAndTruncate``: cut to the leader's end if that is lower,
-        and let go of everything if the leader has nothing of it any more.
+        Kafka's ``fetchOffsetAndTruncate``: truncate to the leader's end if that is
+        lower, and drop all records if the leader's log starts after this log's end.
         """
         partition = each.partition
         if self.following.get(partition.key) is not each or not each.is_current:
@@ -428,14 +427,14 @@ class ReplicaFetcher:
             each.cut = Cut(leader_start, keeps_nothing=True)
 
     def leave_all_alone(self, partitions: Iterable[Following]) -> InSteps[None]:
-        """Ask for these partitions again only after ``replica.fetch.backoff.ms``."""
+        """Pause these partitions for ``replica.fetch.backoff.ms``."""
         for number, each in enumerate(partitions, 1):
             self.leave_alone(each)
             if not number % PARTITIONS_PER_STEP:
                 yield
 
     def leave_alone(self, each: Following) -> None:
-        """Ask for a partition again only after ``replica.fetch.backoff.ms``."""
+        """Pause a partition for ``replica.fetch.backoff.ms``."""
         pause_ms = self.config()[REPLICA_FETCH_BACKOFF_MS]
         each.not_before_ns = self.now_ns() + pause_ms * _NS_PER_MS
 

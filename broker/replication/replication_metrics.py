@@ -14,7 +14,7 @@ _MANAGER: Final = "kafka_server_replicafetchermanager_"
 
 
 def isr_metrics(proposals: IsrProposals) -> Iterator[Metric]:
-    """Iterate over how often the controller has changed an ISR led here, or refused."""
+    """Iterate over the counts of changed and rejected ISRs of led partitions."""
     counts = {
         "isrshrinks": proposals.shrinks,
         "isrexpands": proposals.expands,
@@ -38,7 +38,7 @@ def replica_fetcher_metrics(fetchers: ReplicaFetcherManager) -> Iterator[Metric 
         for each in fetcher.following.values()
     ]
     for number, (name, each) in enumerate(following, 1):
-        # Unknown before the first answer.
+        # The lag is unknown before the first response.
         if each.lag is not None:
             topic, index = each.partition.key
             yield Metric(
@@ -63,7 +63,7 @@ def replica_fetcher_metrics(fetchers: ReplicaFetcherManager) -> Iterator[Metric 
             (each.rate.per_s(each.now_ns()) for each in running.values()), default=0.0
         ),
         "failedpartitionscount": sum(each.fenced for _, each in following),
-        # A round that fails is counted below, and its fetcher goes on.
+        # A failed round is counted below, and its fetcher continues.
         "deadthreadcount": 0,
     }
     for gauge, value in gauges.items():
@@ -78,7 +78,7 @@ def replica_fetcher_metrics(fetchers: ReplicaFetcherManager) -> Iterator[Metric 
 
 
 def _client_id(name: FetcherId) -> str:
-    """Return the name of the thread that Kafka would fetch in."""
+    """Return the name of the corresponding fetcher thread in Kafka."""
     return f"ReplicaFetcherThread-{name.number}-{name.leader}"
 
 

@@ -1,4 +1,4 @@
-"""The offset at which a follower cuts its log, when its leader's history diverges."""
+"""The offset to which a follower truncates its log when the leader's log diverges."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ UNDEFINED = -1
 
 
 class Epochs(Protocol):
-    """The question to the follower's log."""
+    """The interface of the follower's log."""
 
     log_end_offset: int
 
     def epoch_end_offset(self, epoch: int) -> EpochEnd:
-        """Return the largest epoch up to ``epoch``, and where it ended."""
+        """Return the largest epoch up to ``epoch``, and its end offset."""
 
 
 def truncation_offset(log: Epochs, leader_epoch: int, leader_end_offset: int) -> int:
-    """Return the offset to cut ``log`` to, at most its end.
+    """Return the offset to truncate ``log`` to, at most its end.
 
-    The leader says that ``leader_epoch``, the largest that it knows up to the
-    follower's latest, ended at ``leader_end_offset``.
+    ``leader_epoch`` is the leader's largest epoch up to the follower's latest epoch, and
+    ``leader_end_offset`` the end of ``leader_epoch`` in the leader's log.
     """
     end = log.log_end_offset
     if leader_epoch == UNDEFINED:
@@ -31,6 +31,6 @@ def truncation_offset(log: Epochs, leader_epoch: int, leader_end_offset: int) ->
     if known.end_offset == UNDEFINED:
         return min(leader_end_offset, end)
     if known.epoch != leader_epoch:
-        # The leader's epoch is not known here: what follows ours is certainly wrong.
+        # The leader's epoch is unknown here: offsets after the known epoch are wrong.
         return min(known.end_offset, end)
     return min(known.end_offset, leader_end_offset, end)
