@@ -1,4 +1,4 @@
-"""The admission rule that the configuration asks for."""
+"""The admission rule of the configuration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 def admission(config: BrokerConfig) -> Admission:
-    """Return a new rule for the data plane, as ``doorkeeper.admission`` names it."""
+    """Return a new rule for the data plane, selected by ``doorkeeper.admission``."""
     return _RULES[config[DOORKEEPER_ADMISSION]](config)
 
 

@@ -1,17 +1,17 @@
-"""The scheduler's view of a request: class, priority level, flow, expected cost.
+"""Classification of requests for the scheduler: class, level, flow, expected cost.
 
-The class is declared by the API (`broker.apis`). For Fetch it follows from the replica
-id, too: a Fetch by a follower is replication. Misclassified requests hurt the stronger
-policies most: by the closed forms of M/G/1, one per cent of data taken for control
-multiplies the wait of control by 1.6 under preemption, by 1.01 without (set A of
-``tests/model/test_theory.py``). So nothing is guessed from sizes, names or history, and
-no claim is trusted: a request of a role that its connection may not claim
-(`broker.requests.entitlement`) is in the least urgent class, and is denied.
+The class is declared by the API (`broker.apis`). For Fetch it also depends on the
+replica id: a Fetch by a follower is replication. Misclassification affects preemptive
+policies most. By the closed forms of M/G/1, classifying 1 % of data as control
+multiplies the wait of control by 1.6 with preemption, and by 1.01 without (set A of
+``tests/model/test_theory.py``). So the class is never guessed from sizes, names or
+history, and claims are not trusted: a request of a role that its connection may not
+claim (`broker.requests.entitlement`) is in the least urgent class, and is denied.
 
-The expected cost is learned: a moving average of the CPU time that requests of the same
-API and of about the same size (a factor of two) have used. Policies by size, and the
-fair ones, use this estimate until the true cost is known; admission under ``deadline``
-rejects requests that would be late by it.
+The expected cost is a moving average of the CPU time of requests of the same API and of
+about the same size (a factor of two). Policies by size and fair policies use this
+estimate until the true cost is known. Admission under ``deadline`` rejects requests
+that would be late according to it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FlowOf: TypeAlias = Callable[[str, RequestHeader, int], str]
 
 
 def _flow_client(request_class: str, header: RequestHeader, connection_id: int) -> str:
-    # Two classes of one client may have different weights, so they are two flows.
+    # Classes of one client may have different weights, so each class is a flow.
     return f"{request_class}/{header.client_id}"
 
 
@@ -60,7 +60,7 @@ FLOWS: Final[Mapping[str, FlowOf | None]] = MappingProxyType(
 
 
 class Classifier:
-    """Classifies requests, and learns their cost.
+    """Classifier of requests, which learns their cost.
 
     ``apis`` declare the classes; ``levels`` overrides the default priority of classes;
     ``flow`` is one of `FLOWS`; an ``authorizer`` decides about roles.
@@ -79,7 +79,7 @@ class Classifier:
             for key, api in apis.items()
         }
         self._levels = {**DEFAULT_LEVELS, **levels}
-        # Of several, the last: admin by default.
+        # If several classes are least urgent, the last one: by default admin.
         least_urgent = max(self._levels.values())
         self._class_of_denied = [
             each for each in REQUEST_CLASSES if self._levels[each] == least_urgent
@@ -114,9 +114,9 @@ class Classifier:
     def learn(self, request: Request) -> None:
         """Update the expected cost from a finished request.
 
-        A rejected request changes nothing, unless it was rejected for its expected
-        cost: the estimate is then lowered, so that a wrong one does not last. A denied
-        request changes nothing.
+        Rejected and denied requests change nothing, with one exception: if a request
+        was rejected because of its expected cost, the estimate is lowered, so that a
+        wrong estimate does not persist.
         """
         if request.is_denied:
             return

@@ -1,8 +1,8 @@
-"""Until when a request's own client waits for its answer.
+"""Deadline of a request: the time until which its client waits for the response.
 
-Kafka's requests do not carry the client's ``request.timeout.ms``, but for Produce,
-whose ``timeout_ms`` is that very setting in every client. It stands in a fixed place
-behind the transactional id, so it is read without decoding the body.
+Kafka's requests do not contain the client's ``request.timeout.ms``, except for Produce,
+whose ``timeout_ms`` has this value in all clients. It directly follows the
+transactional id, so it is read without decoding the body.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.protocol.wire.header import RequestHeader
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _FLEXIBLE: Final = FIRST_FLEXIBLE[_PRODUCE]
 _WITH_TRANSACTIONAL_ID: Final = 3
-# From here on a length takes more than one byte.
+# Lengths from here on take more than one byte.
 _LONG: Final = 0x80
 _LENGTH: Final = struct.Struct(">h")
 _ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
@@ -24,16 +24,16 @@ _NS_PER_MS: Final = 1_000_000
 
 
 def deadline_ns(header: RequestHeader, frame: bytes, received_ns: int) -> int | None:
-    """Return when the client gives up, or None if it does not wait, or is not known.
+    """Return when the client's request times out; None if unknown or without limit.
 
-    An unreadable frame has no deadline; its handler will find the error.
+    An unreadable frame has no deadline; its handler reports the error.
     """
     if header.api_key != _PRODUCE:
         return None
     at = header.body_offset
     try:
         if header.api_version >= _FLEXIBLE:
-            # A compact string: one more than its length, 0 for null.
+            # A compact string starts with its length plus one, 0 for null.
             if frame[at] >= _LONG:
                 return None
             at += max(frame[at], 1)

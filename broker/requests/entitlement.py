@@ -1,11 +1,12 @@
 """Roles in the cluster, and the connections that may claim them.
 
-Kafka guards the requests of controllers and brokers by one operation, ClusterAction on
-the cluster. With an authorizer this operation decides about a role. Without one every
-client of Kafka has it; here a role then follows from the listener of the connection.
+Kafka protects the requests of controllers and brokers by one operation, ClusterAction
+on the cluster. With an authorizer, this operation decides about a role. Without an
+authorizer, every client of Kafka has it; here a role then follows from the listener of
+the connection.
 
 A request of a role that its connection may not claim is denied before it is decoded,
-and waits in the least urgent class. docs/security.md has the table.
+and waits in the least urgent class. See the table in docs/security.md.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from broker.config import (
 
 
 class Role(enum.Enum):
-    """The sender of a request that clients do not send."""
+    """The sender of requests that are not for clients."""
 
     # LeaderAndIsr, StopReplica, UpdateMetadata.
     CONTROLLER = "controller"
@@ -52,7 +53,7 @@ BROKER: Final = Entitlement(frozenset({Role.BROKER}))
 
 
 def entitlement_of(config: BrokerConfig, listener: str) -> Entitlement:
-    """Return what connections of ``listener`` may claim under ``config``."""
+    """Return the roles that connections of ``listener`` may claim."""
     name = listener.upper()
     if name in _controller_listeners(config):
         return CONTROLLER
@@ -70,7 +71,7 @@ def may_claim_role(
 ) -> bool:
     """Return whether a connection may claim a role in a request of an API.
 
-    With an authorizer its principal decides, and otherwise its listener.
+    The decision is by its principal with an authorizer, and by its listener otherwise.
     """
     if authorizer is None:
         return claimant.entitlement.grants(role)
@@ -86,9 +87,8 @@ def may_claim_role(
 def shared_listener(config: BrokerConfig) -> str | None:
     """Return the listener on which clients may claim to be brokers, if there is one.
 
-    That is the inter-broker listener of a member that has no other one for clients.
-    Setting ``doorkeeper.controller.listeners`` decides the question, and so does an
-    authorizer.
+    This is the inter-broker listener of a member without another listener for clients.
+    There is none if ``doorkeeper.controller.listeners`` or an authorizer is set.
     """
     between = config.inter_broker_listener_name
     control = config.control_plane_listener
@@ -106,12 +106,12 @@ def _controller_listeners(config: BrokerConfig) -> frozenset[str]:
     if named:
         return frozenset(name.upper() for name in named)
     control = config.control_plane_listener
-    # A controller whose own configuration names no control plane uses the other one.
+    # A controller without a configured control plane uses the inter-broker listener.
     return _broker_listeners(config) | ({control.name} if control else set())
 
 
 def _broker_listeners(config: BrokerConfig) -> frozenset[str]:
-    """Return the listener of the other brokers, if there are any."""
+    """Return the inter-broker listener, if there are other brokers."""
     if config[ZOOKEEPER_CONNECT] is None:
         return frozenset()
     return frozenset({config.inter_broker_listener_name})

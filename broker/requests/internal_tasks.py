@@ -1,18 +1,19 @@
-"""Tasks of a plane that no client sent: a broker's own work, under the plane's policy.
+"""Internal tasks of a plane: a broker's own work, under the plane's policy.
 
-Such work (loading groups, ending sessions) competes with requests for the CPU. So it is
-cut into small pieces, and each piece is a task like a request: it has a class, a level,
-a flow and an expected cost, waits in the scheduler, and is billed. Three things differ.
+Internal work (loading groups, ending sessions) competes with requests for the CPU. It
+is therefore split into small pieces, and each piece is a task like a request: it has a
+class, a level, a flow and an expected cost, waits in the scheduler, and is billed.
+There are three differences:
 
-- An internal task is let in without admission and past the queue's bound, because no
-  client could receive a refusal. The number of tasks is bounded instead: each kind of
-  work submits its next piece when the last one is done.
+- An internal task enters without admission and regardless of the queue's bound, because
+  no client could receive a rejection. The number of tasks is bounded instead: each kind
+  of work submits its next piece when the last one is done.
 - Sockets are polled between two pieces.
-- Where others have used the CPU or wait for it by then, a piece is followed by a pause
-  of its own length.
+- If other tasks have used the CPU or wait for it, a piece is followed by a pause of its
+  own length.
 
-The last two delay a request by one piece, whichever class the policy prefers, and leave
-others half of the CPU at least.
+With the last two rules, a request is delayed by at most one piece under every policy,
+and other tasks get at least half of the CPU.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ _LITTLE: Final = 8
 class Submit(Protocol):
     """Do a piece of work as a task, then call ``done``.
 
-    ``work`` takes one slice and contains its own faults. ``kind`` names it: a flow
-    within its class.
+    ``work`` takes one slice and handles its own faults. ``kind`` is its flow within the
+    class.
     """
 
     def __call__(self, request_class: str, kind: str, work: Work, done: Done) -> None:
-        """Submit it."""
+        """Submit a piece of work."""
 
 
 class InternalTasks:
-    """Submits internal tasks to one plane.
+    """Submission of internal tasks to one plane.
 
-    ``numbers`` are those of all tasks of the plane, in the order of arrival. ``levels``
-    has the priority of each class.
+    ``numbers`` are shared by all tasks of the plane, in order of arrival. ``levels``
+    contains the priority of each class.
     """
 
     def __init__(
@@ -66,13 +67,13 @@ class InternalTasks:
         self._numbers = numbers
         self._levels = levels
         self._cost_ns: dict[str, int] = {}
-        # Tasks that are submitted and not done.
+        # Number of submitted tasks that are not done.
         self.pending = 0
-        # CPU of all tasks when the last one was done.
+        # CPU of all tasks when the last internal task was done.
         self._attained_ns = 0
 
     def submit(self, request_class: str, kind: str, work: Work, done: Done) -> None:
-        """Submit a piece of work; ``done`` is called after the poll at its end."""
+        """Submit a piece of work; call ``done`` after the poll at its end."""
         flow = f"{request_class}/{kind}"
         self.pending += 1
 
@@ -97,7 +98,7 @@ class InternalTasks:
         self._dispatcher.enter(self._plane, task)
 
     def _pause_ns(self, task: Task) -> int:
-        """Return how long others are to have the CPU, if they use it."""
+        """Return the pause after a piece; 0 if no other task uses the CPU."""
         planes = self._dispatcher.planes
         attained_ns = sum(plane.attained_ns for plane in planes)
         others_ns = attained_ns - self._attained_ns - task.service_ns

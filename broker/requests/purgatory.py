@@ -1,33 +1,33 @@
-"""Waiting place of requests without a handler: for followers, for data, for a group.
+"""Purgatory: requests that wait without a handler, for followers, data or a group.
 
-Mirrors Kafka's ``DelayedOperationPurgatory``. An operation is watched under keys (a
+Follows Kafka's ``DelayedOperationPurgatory``. An operation is watched under keys (a
 partition, a group). A change under a key calls `Purgatory.check_and_complete`, and the
-operation looks at that key again, and at no other: its cost does not depend on its
-number of keys. At its deadline it expires. It completes exactly once, either way, and
-then calls ``wake``, which for a parked handler (``planes.slices.parked``) means that it
-goes on through its scheduler.
+operation checks only that key again, so the cost does not depend on its number of keys.
+At its deadline the operation expires. It completes exactly once in both cases, and then
+calls ``wake``. A parked handler (``planes.slices.parked``) then continues through its
+scheduler.
 
-An operation may have a hundred thousand keys. So a handler enters the purgatory,
-watches its keys and leaves them in steps of its own turns (`DelayedOperation`); it
-tries each key once it watches all of them. `Purgatory.watch` does all that at once, for
-few keys.
+An operation may have a hundred thousand keys. A handler therefore enters the purgatory,
+watches its keys and leaves them in steps within its own turns (`DelayedOperation`). It
+tries each key after it watches all of them. `Purgatory.watch` does all this at once,
+for few keys.
 
-Differences from Kafka: one thread, so there are no shards and no compare-and-set; a
-completed operation leaves its timer at once and its keys soon, so there is nothing to
-purge. The timer is a wheel of 1 ms ticks, as Kafka's is, but in one level: a bucket is
-a dictionary entry and empty ticks do not exist.
+Differences from Kafka: there is one thread, so there are no shards and no
+compare-and-set. A completed operation leaves its timer at once and its keys soon, so
+nothing has to be purged. The timer is a wheel of 1 ms ticks, as in Kafka, but with one
+level: a bucket is a dictionary entry, and empty ticks do not exist.
 
-Where operations are tried in their own turns (``tries_here=False``), a change only
-notes the key and wakes them. The handler then tries the noted keys, and parks again if
-none completes it. The work is thus billed to the operation, can be preempted, and comes
-in the order of its scheduler; the price is a pass through the scheduler for each vain
-try. The change does no more than wake them, in pieces if they are many
+If operations are tried in their own turns (``tries_here=False``), a change only records
+the key and wakes them. The handler then tries the recorded keys, and parks again if
+none completes it. The work is therefore billed to the operation, can be preempted, and
+is done in the order of its scheduler. The price is a pass through the scheduler for
+each unsuccessful try. The change only wakes the operations, in pieces if there are many
 (`Purgatory.completing`).
 
-An exception of an operation is its own: it is woken with the error
-(`Delayed.on_failure`), and the change goes on.
+An exception of an operation affects only that operation: it is woken with the error
+(`Delayed.on_failure`), and the change continues.
 
-Pure: no clock is read and nothing waits here; `expire` is given the time.
+Pure module: it reads no clock and waits for nothing; callers pass the time to `expire`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = getLogger(__name__)
 
 TICK_NS: Final = 1_000_000
 _TICKS_KEPT: Final = 1024
-# Operations that are tried, or woken, in one piece: a fifth of a millisecond.
+# Operations that are tried or woken in one piece: a fifth of a millisecond.
 PIECE: Final = 64
 
 Wake = Callable[[], None]
@@ -51,24 +51,24 @@ class Delayed(Protocol):
     """A waiting operation: Kafka's ``DelayedOperation`` without its bookkeeping."""
 
     def try_key(self, key: Any, /) -> bool:
-        """Look at what waits under ``key``; True once there is nothing to wait for.
+        """Check the condition under ``key``; True if nothing is left to wait for.
 
-        It is called for every key, and again whenever something changed under one,
-        perhaps in vain.
+        Called for every key, and again after each change under a key. The operation may
+        still be incomplete then.
         """
 
     def on_expiration(self) -> None:
-        """Note that the deadline came first; called at most once.
+        """Handle the deadline before completion; called at most once.
 
-        Where operations are tried by the change itself, that is before ``wake``.
+        If operations are tried by the change itself, this precedes ``wake``.
         """
 
     def on_failure(self) -> None:
-        """Note that trying it has failed; it is not tried again, and woken next."""
+        """Handle an exception of `try_key`; the operation is not tried again."""
 
 
 class DelayedOperation:
-    """One stay in a purgatory; completes once, by `complete`."""
+    """An operation in a purgatory; completes once, by `complete`."""
 
     __slots__ = (
         "_keys",
@@ -84,7 +84,7 @@ class DelayedOperation:
         self.delayed = delayed
         self.tick = tick
         self.completed = False
-        # Keys that its own handler is to try.
+        # Changed keys that its own handler has to try.
         self.changed: dict[Hashable, None] = {}
         self._keys: dict[Hashable, None] = {}
         self._purgatory = purgatory
@@ -92,7 +92,7 @@ class DelayedOperation:
 
     @property
     def keys(self) -> Collection[Hashable]:
-        """The keys under which it is watched."""
+        """The keys under which the operation is watched."""
         return self._keys
 
     def watch(self, key: Hashable) -> None:
@@ -101,14 +101,14 @@ class DelayedOperation:
         self._purgatory.watchers.setdefault(key, {})[self] = None
 
     def park(self, wake: Wake) -> bool:
-        """Register ``wake`` for one call; False if there is something to do already."""
+        """Register ``wake`` for one call; False if the operation can continue already."""
         if self.completed or self.changed:
             return False
         self._wake = wake
         return True
 
     def note_change(self, key: Hashable) -> bool:
-        """Try one key, or have it tried; return whether that completed or woke it."""
+        """Try or record a changed key; return whether the operation completed or woke."""
         if self.completed:
             return False
         if self._purgatory.tries_here:
@@ -117,7 +117,7 @@ class DelayedOperation:
         return self._rouse()
 
     def try_key(self, key: Hashable) -> bool:
-        """Complete the operation if it has nothing left to wait for under any key."""
+        """Check one key; complete the operation if nothing is left to wait for."""
         if self.completed:
             return False
         try:
@@ -129,7 +129,7 @@ class DelayedOperation:
         return self.complete()
 
     def complete(self) -> bool:
-        """Complete the operation whatever its condition; False if it was complete."""
+        """Complete the operation unconditionally; False if it was complete."""
         if self.completed:
             return False
         self.completed = True
@@ -138,7 +138,7 @@ class DelayedOperation:
         return True
 
     def leaving(self) -> Generator[None]:
-        """Complete it, if it is not, and leave its keys, in pieces."""
+        """Complete the operation if needed, and leave its keys, in pieces."""
         self.complete()
         keys, watchers = self._keys, self._purgatory.watchers
         while keys:
@@ -151,7 +151,7 @@ class DelayedOperation:
                 yield
 
     def leave(self) -> None:
-        """Do as `leaving`, at once."""
+        """Leave all keys at once, as `leaving` does in pieces."""
         for _ in self.leaving():
             pass
 
@@ -163,12 +163,12 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """The operations of one kind that wait, by key and by deadline.
+    """The waiting operations of one kind, by key and by deadline.
 
-    ``name`` is Kafka's (Produce, Fetch, Rebalance ...), for the metrics
+    ``name`` is that of Kafka (Produce, Fetch, Rebalance ...), for the metrics
     ``PurgatorySize`` and ``ExpiresPerSec``. ``on_earlier_deadline`` is called when
-    `next_expiry_ns` has moved towards the present, so that a timer can be set anew.
-    Unless ``tries_here``, operations are woken by any change, and tried by their own.
+    `next_expiry_ns` has become earlier, so that a timer can be reset. If ``tries_here``
+    is false, any change wakes the operations, and they try themselves.
 
     Cost: watching and leaving O(1) per key; a check O(watchers of the key).
     """
@@ -184,7 +184,7 @@ class Purgatory:
         self.tries_here = tries_here
         self.expired_total = 0
         self._on_earlier_deadline = on_earlier_deadline
-        # By key; of those that have completed, some are still leaving theirs.
+        # Operations by key, including completed ones that have not left the key yet.
         self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._buckets: dict[int, dict[DelayedOperation, None]] = {}
         self._ticks: list[int] = []
@@ -192,7 +192,7 @@ class Purgatory:
         self.size = 0
 
     def enter(self, delayed: Delayed, deadline_ns: int) -> DelayedOperation:
-        """Add ``delayed`` with its deadline; it watches no key so far."""
+        """Add ``delayed`` with its deadline, without any watched key."""
         tick = -(-deadline_ns // TICK_NS)
         operation = DelayedOperation(self, delayed, tick)
         self.size += 1
@@ -215,9 +215,9 @@ class Purgatory:
     ) -> DelayedOperation | None:
         """Try ``delayed``, and watch it under ``keys`` if it is not complete.
 
-        Returns None if it completed at once; then ``wake`` is never called. This is
-        Kafka's ``tryCompleteElseWatch``, for few keys, where operations are tried by
-        the change itself.
+        Returns None if it completed at once; then ``wake`` is never called. Follows
+        Kafka's ``tryCompleteElseWatch``. For few keys, if operations are tried by the
+        change itself.
         """
         assert self.tries_here, self.name
         operation = self.enter(delayed, deadline_ns)
@@ -235,7 +235,7 @@ class Purgatory:
         return operation
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Try all operations that watch ``key``; return how many completed or woke."""
+        """Try all operations under ``key``; return the number completed or woken."""
         watchers = self.watchers.get(key)
         if watchers is None:
             return 0
@@ -246,7 +246,7 @@ class Purgatory:
         return len(self.watchers.get(key, ())) > PIECE
 
     def completing(self, key: Hashable) -> Generator[None]:
-        """Do as `check_and_complete`, in pieces."""
+        """Try all operations under ``key``, in pieces."""
         for number, operation in enumerate(tuple(self.watchers.get(key, ())), 1):
             operation.note_change(key)
             if not number % PIECE:
@@ -260,9 +260,9 @@ class Purgatory:
         return ticks[0] * TICK_NS if ticks else None
 
     def expire(self, now_ns: int) -> int:
-        """Complete a piece of those whose deadline has passed; return how many.
+        """Complete some operations whose deadline has passed; return their number.
 
-        If there are more, `next_expiry_ns` has passed still.
+        If more remain, `next_expiry_ns` is still in the past.
         """
         expired = 0
         while (
@@ -275,30 +275,30 @@ class Purgatory:
             try:
                 operation.delayed.on_expiration()
             finally:
-                # Else it would be the first that is due for ever.
+                # Otherwise it would block later operations for ever.
                 operation.complete()
             expired += 1
         self.expired_total += expired
         return expired
 
     def forget(self, operation: DelayedOperation) -> None:
-        """Take a completed operation off its timer."""
+        """Remove a completed operation from the timer."""
         self.size -= 1
         del self._buckets[operation.tick][operation]
         if len(self._ticks) > 2 * self.size + _TICKS_KEPT:
             self._drop_empty_ticks()
 
     def _drop_empty_ticks(self) -> None:
-        """Forget ticks that have emptied; else far deadlines would pile up."""
+        """Remove empty ticks, which would accumulate for distant deadlines."""
         self._buckets = {tick: ops for tick, ops in self._buckets.items() if ops}
         self._ticks = sorted(self._buckets)
 
     def check(self) -> None:
-        """Assert that keys, timer and count agree."""
+        """Assert that keys, timer and count are consistent."""
         timed = {operation for bucket in self._buckets.values() for operation in bucket}
         watched = {op for watchers in self.watchers.values() for op in watchers}
         assert len(timed) == self.size, (len(timed), self.size)
-        # Those that have completed leave their keys in turns of their own.
+        # Completed operations leave their keys in their own turns.
         assert all(each.completed for each in watched - timed), watched - timed
         for operation in watched:
             for key in operation.keys:

@@ -13,21 +13,21 @@ from broker.protocol.wire.header import RequestHeader
 from broker.requests.entitlement import Entitlement, Role
 from planes import Task
 
-# Returns the replica id that stands in the frame of a request; below 0, a consumer's.
+# Returns the replica id in the frame of a request; below 0 for a consumer.
 ReplicaId: TypeAlias = Callable[[RequestHeader, bytes], int]
-# A whole frame, size prefix included, in pieces; empty: acks=0, nothing is sent.
+# A whole frame, including its size, in pieces; empty for acks=0, which has no response.
 Response: TypeAlias = "Sequence[Piece] | Throttled | CloseConnection | FinalResponse"
 
 
 class CloseConnection:
-    """The answer that closes the connection instead (``CloseConnectionResponse``)."""
+    """A response that closes the connection (``CloseConnectionResponse``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttled:
-    """A response that is sent at once, to a client that is then not read for a time.
+    """A response that is sent at once, after which the connection is not read.
 
-    The response's ``throttle_time_ms`` has the time (KIP-219).
+    The response's ``throttle_time_ms`` contains the time (KIP-219).
     """
 
     pieces: Sequence[Piece]
@@ -36,9 +36,9 @@ class Throttled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalResponse:
-    """A response that is sent after a delay, and then the connection is closed.
+    """A response that is sent after a delay, before the connection is closed.
 
-    Kafka's answer to failed authentication. Without pieces nothing is sent.
+    Used after failed authentication, as in Kafka. Without pieces nothing is sent.
     """
 
     pieces: Sequence[Piece]
@@ -61,13 +61,13 @@ class Peer(Protocol):
 
     @property
     def has_hung_up(self) -> bool:
-        """Whether the peer has finished sending."""
+        """True if the peer has finished sending."""
 
     def authenticated(self, principal: KafkaPrincipal) -> None:
-        """Take the peer for ``principal`` from now on."""
+        """Set the principal of the peer."""
 
     def release(self, count: int) -> None:
-        """Give back memory that a request was read into."""
+        """Release memory of a request that was read."""
 
 
 class DeclaredApi(Protocol):
@@ -75,7 +75,7 @@ class DeclaredApi(Protocol):
 
     @property
     def versions(self) -> tuple[int, int]:
-        """The first and the last version that is served."""
+        """The first and the last served version."""
 
     @property
     def request_class(self) -> str:
@@ -87,22 +87,22 @@ class DeclaredApi(Protocol):
 
     @property
     def replica_id(self) -> ReplicaId | None:
-        """The reader of a frame's replica id, by which it claims a broker's role."""
+        """The reader of a frame's replica id, which claims a broker's role."""
 
     @property
     def quota_exceeded_since(self) -> int:
-        """The first version that knows THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+        """The first version with THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Request:
-    """A request as it came over the wire: header fields, the frame, its connection.
+    """A received request: header fields, the frame, its connection.
 
     ``task`` is its job and its stamps, for planes and observers; ``task.subject`` is
-    this request until it has been answered. ``frame`` is the request without its size
-    prefix, until it is released; the body starts at ``body_offset``. ``is_denied`` says
-    that its connection may not claim its role: it is answered undecoded.
-    ``error_code`` is the first error that the response carries, for the record.
+    this request until its response. ``frame`` is the request without its size prefix,
+    until it is released; the body starts at ``body_offset``. ``is_denied``: its
+    connection may not claim its role, and the request is rejected without decoding.
+    ``error_code`` is the first error in the response, for the recording.
     """
 
     task: Task
@@ -115,15 +115,15 @@ class Request:
     peer: Peer
     is_denied: bool = False
     error_code: int = 0
-    # Ends the wait of a handler that waits no longer than there is a connection.
+    # Ends the wait of a parked handler when the connection ends.
     end_wait: Callable[[], None] | None = None
-    # CPU that its client's request quota has counted (`broker.quotas`).
+    # CPU that was counted for its client's request quota (`broker.quotas`).
     counted_ns: int = 0
-    # Whether the connection has ended.
+    # True if the connection has ended.
     is_orphaned: bool = False
 
     def abandon(self) -> None:
-        """Note that the connection has ended, and end the wait for its sake."""
+        """Record that the connection has ended, and end the wait of a parked handler."""
         self.is_orphaned = True
         if self.end_wait is not None:
             self.end_wait()

@@ -1,7 +1,7 @@
-"""Time for which a client is throttled, and its field in the response (KIP-219).
+"""Throttle time of a client, and its field in the response (KIP-219).
 
-The response goes out at once with that time; the processor does not read the connection
-meanwhile, whether or not the client honours it.
+The response is sent at once and contains the time. The processor does not read the
+connection meanwhile, independent of the client's behaviour.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def throttle_ms(request: Request, now_ns: int) -> int:
 
 
 def throttle_time(request: Request, now_ns: int) -> timedelta:
-    """Return the same as the field of an answer."""
+    """Return the request's throttle time for the field of a response."""
     return timedelta(milliseconds=throttle_ms(request, now_ns))
 
 
 def throttled(request: Request, now_ns: int, response: Response) -> Response:
-    """Return ``response`` for a processor that is to hold the client back, if so."""
+    """Return ``response``, wrapped in `Throttled` if the client is throttled."""
     left_ns = request.task.throttled_until_ns - now_ns
     if left_ns <= 0 or isinstance(
         response, CloseConnection | FinalResponse | Throttled

@@ -1,4 +1,4 @@
-"""A timer for deadlines: sleeps until the earliest of them, and no longer."""
+"""Timer for deadlines: sleeps until the earliest one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planes.clock import NowNs
 class DeadlineTimer:
     """Calls ``expire(now_ns)`` whenever ``next_expiry_ns()`` has passed.
 
-    ``moved`` must be called when the next deadline has come nearer.
+    Call ``moved`` when the next deadline has become earlier.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class DeadlineTimer:
         self._lot = trio.lowlevel.ParkingLot()
 
     def moved(self) -> None:
-        """Look at the next deadline again."""
+        """Read the next deadline again."""
         self._lot.unpark()
 
     async def run(self) -> None:

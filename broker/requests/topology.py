@@ -1,4 +1,4 @@
-"""The planes of a broker, the policy of each, and the listener that leads to it."""
+"""The planes of a broker, with their policies and their listeners."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONTROL_PLANE: Final = "control"
 CONTROL_PLANE_QUEUE: Final = 20
 CONTROL_PLANE_SEATS: Final = 1
 CONTROL_PLANE_PROCESSORS: Final = 1
-# The listener that ``planes`` adds where no listener is named for control requests.
+# The listener that ``planes`` adds if no control-plane listener is configured.
 _CONTROLLER: Final = Listener(
     name="CONTROLLER", host="127.0.0.1", port=0, security_protocol="PLAINTEXT"
 )
@@ -45,7 +45,7 @@ _CONTROLLER: Final = Listener(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A listener, the plane that it feeds, and how many processors read it."""
+    """A listener, its plane, and its number of processors."""
 
     listener: Listener
     plane: PlaneCore
@@ -54,7 +54,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """The planes of a broker, a route for each listener, and seats that are lent."""
+    """The planes of a broker, a route for each listener, and the lending of seats."""
 
     planes: Sequence[PlaneCore]
     routes: Sequence[Route]
@@ -62,15 +62,15 @@ class Topology:
 
 
 def has_control_plane(config: BrokerConfig) -> bool:
-    """Return whether controllers have a plane, and a listener, of their own."""
+    """Return whether controllers have their own plane and listener."""
     named = config.control_plane_listener is not None
     return named or config[DOORKEEPER_SCHEDULER] in (PLANES, PLANES_LENDING)
 
 
 def build(config: BrokerConfig, rng: random.Random) -> Topology:
-    """Make the planes that ``config`` describes; ``rng`` is for policies that draw.
+    """Create the planes of ``config``; ``rng`` is for randomized policies.
 
-    :raises ConfigError: if a policy is unknown or refuses its settings.
+    :raises ConfigError: if a policy is unknown or rejects its settings.
     """
     key = DOORKEEPER_SCHEDULER
     if config[key] in (PLANES, PLANES_LENDING):
@@ -116,7 +116,7 @@ def build(config: BrokerConfig, rng: random.Random) -> Topology:
 
 
 def _control_listener(config: BrokerConfig) -> Listener | None:
-    """Return the listener of the control plane, if there is to be such a plane."""
+    """Return the listener of the control plane, if there is such a plane."""
     if config.control_plane_listener is not None:
         return config.control_plane_listener
     if config[DOORKEEPER_SCHEDULER] not in (PLANES, PLANES_LENDING):

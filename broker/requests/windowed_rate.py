@@ -1,9 +1,10 @@
-"""Rates over the last windows, as Kafka measures them for its quotas.
+"""Rates over the last windows, measured as in Kafka's quotas.
 
-Kafka's ``SampledStat``: a sample begins with the first value after the one before was
-full, and lives as long as one of its events lies within the last windows. The rate of
-replication (``SimpleRate``) is taken over the time since the oldest sample began, and
-over a window at least; that of a client (``Rate``) over all windows but one at least.
+Kafka's ``SampledStat``: a sample begins with the first value after the end of the
+previous sample, and is kept while one of its events is within the last windows. The
+rate of replication (``SimpleRate``) covers the time since the start of the oldest
+sample, but at least one window. The rate of a client (``Rate``) covers at least all
+windows but one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Windows:
 
     @property
     def reach_ms(self) -> int:
-        """Return how long an event counts."""
+        """Return the length of all windows together."""
         return self.count * self.size_ms
 
 
@@ -46,12 +47,12 @@ class _Samples:
     def __init__(self, windows: Windows) -> None:
         self._windows = windows.count
         self._window_ms = windows.size_ms
-        # One more than windows: the oldest one still reaches into them.
+        # One sample more than windows, as the oldest one may overlap them.
         self._samples: list[_Sample] = []
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Count a value in."""
+        """Add a value."""
         if not self._samples:
             self._samples.append(_Sample(now_ms, now_ms))
         sample = self._samples[self._current]
@@ -70,7 +71,7 @@ class _Samples:
         return sum(each.total for each in self._samples), now_ms - start_ms
 
     def _advance(self, now_ms: int) -> _Sample:
-        """Begin a sample, in place of the oldest if there are enough."""
+        """Begin a sample, which replaces the oldest if all exist."""
         self._current = (self._current + 1) % (self._windows + 1)
         if self._current == len(self._samples):
             self._samples.append(_Sample(now_ms, now_ms))
@@ -89,13 +90,13 @@ class ByteRate(_Samples):
 
 
 class WindowedRate(_Samples):
-    """A rate in which missing windows count as empty ones: Kafka's ``Rate``.
+    """A rate in which missing windows count as empty: Kafka's ``Rate``.
 
-    At first a burst passes: the bound times all windows but one.
+    A new rate admits a burst of the bound times all windows but one.
     """
 
     def measure(self, now_ms: int) -> tuple[float, int]:
-        """Return the sum of the values, and the milliseconds that they count for."""
+        """Return the sum of the values, and the milliseconds that it covers."""
         total, age_ms = self._total(now_ms)
         missing = max(self._windows - 1 - age_ms // self._window_ms, 0)
         return total, max(age_ms + missing * self._window_ms, 1)
@@ -119,12 +120,12 @@ class WindowedAverage:
         self._count = WindowedRate(windows)
 
     def record(self, value: float, now_ms: int) -> None:
-        """Count a value in."""
+        """Add a value."""
         self._total.record(value, now_ms)
         self._count.record(1, now_ms)
 
     def mean(self, now_ms: int) -> float | None:
-        """Return the mean; None where there are no values."""
+        """Return the mean; None without values."""
         count, _ = self._count.measure(now_ms)
         return self._total.measure(now_ms)[0] / count if count else None
 
@@ -132,7 +133,7 @@ class WindowedAverage:
 def delay_ms(rate: float, bound: float, span_ms: int) -> int:
     """Return the delay after which a rate over ``span_ms`` is back at its bound.
 
-    No delay is enough for a bound of 0 or less: then it is ``span_ms``.
+    For a bound of 0 or less, which no delay can meet, the result is ``span_ms``.
     """
     if rate <= bound:
         return 0
