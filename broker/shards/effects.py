@@ -1,4 +1,4 @@
-"""The effects of a coordinator's core: answers to give, records to write.
+"""The effects of a coordinator's core: responses to send, records to write.
 
 A core is pure. It returns `Effects`, and `broker.shards.shards` carries them out.
 """
@@ -18,24 +18,24 @@ NS_PER_MS: Final = 1_000_000
 
 
 class Instant(NamedTuple):
-    """Now, on both clocks: deadlines count in ``ns``, records say ``wall_ms``."""
+    """The present time: ``ns`` for deadlines, ``wall_ms`` for records."""
 
     ns: int
     wall_ms: int
 
 
 class Record(NamedTuple):
-    """A record of an internal topic; no value: a tombstone."""
+    """A record of an internal topic; a tombstone if the value is None."""
 
     key: bytes
     value: bytes | None
 
 
 class InTransaction(NamedTuple):
-    """The producer whose transaction records belong to: they count if it commits.
+    """The producer of a transaction; its records take effect if it commits.
 
-    ``guard`` is the log's permission to begin the transaction, None if none is needed;
-    nothing between a handler and the log looks into it.
+    ``guard`` is the log's permission to begin the transaction, None if none is needed.
+    Only handlers and the log know its type.
     """
 
     producer_id: int
@@ -44,27 +44,27 @@ class InTransaction(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Records to append together; ``done`` takes the outcome and goes on from there."""
+    """Records to append together; ``done`` receives the outcome and continues."""
 
     records: tuple[Record, ...]
     done: Callable[[ErrorCode, Instant], Effects]
     transaction: InTransaction | None = None
 
 
-# The waiting request, and its answer.
+# The waiting request and its response.
 Answered: TypeAlias = tuple[Waiting[Any], Any]
 
 
 @dataclass(slots=True)
 class Effects:
-    """The effects of a core verb for its caller: answers to give, records to write."""
+    """The effects of a core verb: responses to send, records to write."""
 
     answers: list[Answered] = field(default_factory=list)
-    # Answers to very many, made as they are given, some at a time.
+    # Large sets of responses, computed lazily and sent in bounded steps.
     in_turn: list[Iterator[Answered]] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
 
     def answer(self, waiting: Waiting[T] | None, answer: T) -> None:
-        """Note an answer, if someone waits for it."""
+        """Record a response, if a request waits for it."""
         if waiting is not None:
             self.answers.append((waiting, answer))

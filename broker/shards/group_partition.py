@@ -1,8 +1,8 @@
 """The partition of ``__consumer_offsets``, and so the broker, of a group.
 
-Every broker and every Kafka tool must come to the same answer, so this is Java's
-``Utils.abs(groupId.hashCode()) % n`` to the letter: the hash is over UTF-16 units, in
-32 bits, and ``Utils.abs`` of the smallest integer is 0.
+All brokers and Kafka tools must compute the same partition. Therefore this is exactly
+Java's ``Utils.abs(groupId.hashCode()) % n``: the hash is over UTF-16 units, in 32 bits,
+and ``Utils.abs`` of the smallest integer is 0.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 from typing import Final
 
-# Looked up here, since a codec is a file that is opened when it is first used.
+# Looked up at import, because the first use of a codec opens a file.
 _UTF_16: Final = codecs.getencoder("utf-16-be")
 
 

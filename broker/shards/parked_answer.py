@@ -1,10 +1,10 @@
-"""A parked JoinGroup or SyncGroup: an answer that comes later, at most once.
+"""A parked JoinGroup or SyncGroup: a response that comes later, at most once.
 
-The core holds these while a request waits and says in its `Effects` which to answer;
-the handler parks on ``register`` (``planes.slices.parked``). Kafka's counterparts are
+The core holds these while a request waits, and its `Effects` name those to complete.
+The handler parks on ``register`` (``planes.slices.parked``). Kafka's counterparts are
 the ``CompletableFuture``s of ``ClassicGroupMember``. A waiter is never dropped: the
-core answers even requests whose sender has gone or has been replaced, so that no
-request stays in the broker for good.
+core completes even requests whose sender has disconnected or was replaced. Otherwise a
+request could stay in the broker forever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Waiting(Generic[T]):
-    """The answer to one request: given exactly once, maybe later."""
+    """The response to one request: set exactly once, perhaps later."""
 
     __slots__ = ("_answer", "_wake")
 
@@ -29,18 +29,18 @@ class Waiting(Generic[T]):
 
     @property
     def answered(self) -> bool:
-        """Return whether the answer has been given."""
+        """Return whether the response is set."""
         return self._answer is not None
 
     def settle(self, answer: T) -> None:
-        """Give the answer and wake the handler, if it is parked already."""
+        """Set the response and wake the handler, if it is parked already."""
         assert self._answer is None, (self._answer, answer)
         self._answer = answer
         if self._wake is not None:
             self._wake()
 
     def register(self, wake: Callable[[], None]) -> bool:
-        """Ask to be woken; return False if there is nothing left to wait for."""
+        """Register a wake-up call; return False if the response is set already."""
         if self._answer is not None:
             return False
         assert self._wake is None, "one handler waits for one answer"
@@ -48,6 +48,6 @@ class Waiting(Generic[T]):
         return True
 
     def answer(self) -> T:
-        """Return the answer, which must have been given."""
+        """Return the response, which must be set."""
         assert self._answer is not None, "not answered yet"
         return self._answer

@@ -10,16 +10,16 @@ from uuid import UUID
 from broker.protocol.errors import MalformedFrame
 from broker.protocol.wire.varint import decode_varint, encode_varint
 
-# Rewritten records have a version whose lengths are 16 bits.
+# Rewritten records use a version with 16-bit lengths.
 _STRING_BYTES_MAX: Final = 32_767
 
 
 class UnreadableRecord(Exception):
-    """A record is not in a version, or not of a shape, that this broker knows."""
+    """A record with a version or format that this broker does not know."""
 
 
 def classic_string(text: str | None) -> bytes:
-    """Return a string as versions that are not flexible write it."""
+    """Return a string in the encoding of non-flexible versions."""
     if text is None:
         return b"\xff\xff"
     data = text.encode()
@@ -27,22 +27,22 @@ def classic_string(text: str | None) -> bytes:
 
 
 def compact_bytes(data: bytes | None) -> bytes:
-    """Return bytes as flexible versions write them."""
+    """Return bytes in the encoding of flexible versions."""
     return b"\0" if data is None else encode_varint(len(data) + 1) + data
 
 
 def compact_string(text: str | None) -> bytes:
-    """Return a string as flexible versions write it."""
+    """Return a string in the encoding of flexible versions."""
     return compact_bytes(None if text is None else text.encode())
 
 
 def compact_array(items: Sequence[bytes]) -> bytes:
-    """Return an array of written items as flexible versions write it."""
+    """Return an array of encoded items in the encoding of flexible versions."""
     return encode_varint(len(items) + 1) + b"".join(items)
 
 
 def compact_int32s(numbers: Sequence[int]) -> bytes:
-    """Return an array of numbers as flexible versions write it."""
+    """Return an array of numbers in the encoding of flexible versions."""
     packed = struct.pack(f">{len(numbers)}i", *numbers)
     return encode_varint(len(numbers) + 1) + packed
 
@@ -56,9 +56,9 @@ def tagged_fields(fields: Iterable[tuple[int, bytes]] = ()) -> bytes:
 
 
 class RecordReader:
-    """Reads fields, classic or compact as the value's version says.
+    """Reader of fields, classic or compact according to the value's version.
 
-    ``flexible``: of a tagged field, whose struct is compact and has no version.
+    ``flexible`` is set for a tagged field: its struct is compact and has no version.
     """
 
     __slots__ = ("_at", "_data", "_flexible")
@@ -69,7 +69,7 @@ class RecordReader:
         self._flexible = flexible
 
     def value_version(self, newest: int, flexible_from: int) -> int:
-        """Return the version, which decides about the form of what follows."""
+        """Return the version, which determines the encoding of the other fields."""
         version = self.int16()
         if not 0 <= version <= newest:
             raise UnreadableRecord(

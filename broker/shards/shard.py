@@ -21,9 +21,9 @@ InSteps: TypeAlias = Generator[None, None, R]
 class Shard(Generic[E]):
     """Objects by id, complete once ``loading`` is False.
 
-    ``owns`` says whether an object belongs to the partition. ``epoch`` is the leader
-    epoch in which this broker came to lead it. ``afterwards`` is work on the objects
-    that came up during the load: done when they are read, before they can be asked for.
+    ``owns`` returns whether an object belongs to the partition. ``epoch`` is the leader
+    epoch of this broker's election. ``afterwards`` is work that arose during the load:
+    done when all objects are read, before requests can access them.
     """
 
     __slots__ = (
@@ -44,6 +44,6 @@ class Shard(Generic[E]):
         self.epoch = epoch
         self.by_id: dict[str, E] = {}
         self.loading = True
-        # The rest of the load, once it has begun.
+        # The remaining steps of a load that has begun.
         self.steps: Steps | None = None
         self.afterwards: deque[Callable[[Iterable[E]], Iterator[object]]] = deque()

@@ -1,18 +1,18 @@
 """Loading and unloading of partitions of an internal topic, in bounded steps.
 
 Kafka: ``CoordinatorRuntime.scheduleLoadOperation`` and ``scheduleUnloadOperation``. An
-election only notes the partition, and a resignation only takes it out of the map of
-shards, so a LeaderAndIsr that moves a thousand objects costs no more than one that
-moves none. ``work`` does the rest, a step at a time:
+election only records the partition, and a resignation only removes it from the map of
+shards. Therefore the cost of a LeaderAndIsr does not depend on the number of objects.
+``work`` does the rest, a step at a time:
 
-- A partition is unloaded before it is loaded again, since timers know objects by name.
-  Meanwhile its objects write nothing, so no record of the former term enters the log
-  after the load has read it.
-- A load ends with its shard: each step looks the shard up anew.
-- Work that comes up while a shard loads is noted in `Shard.afterwards`. It is done when
-  the objects have been read, before they can be asked for.
+- A partition is unloaded before it is loaded again, because timers refer to objects by
+  name. Meanwhile its objects write nothing, so no record of the former term enters the
+  log after the load has read it.
+- A load ends with its shard: each step looks the shard up again.
+- Work that arises while a shard loads is kept in `Shard.afterwards`. It is done when
+  the objects are read, before requests can access them.
 
-A load that fails, other than by its disk, starts again from the beginning.
+A load that fails for a reason other than its disk starts again from the beginning.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ E = TypeVar("E")
 
 Wake = Callable[[], None]
 
-# Objects that are read or ended in one step.
+# Objects read or ended in one step.
 OBJECTS_PER_STEP: Final = 32
 
 
 class Loading(Generic[E]):
-    """The partitions that begin and end to be coordinated here.
+    """Loading and unloading of the partitions that this broker coordinates.
 
-    ``what`` names the objects in the log. ``on_loaded`` is called with the partition
-    when its objects can be asked for. ``on_work`` is called when ``next_ns`` has come
-    nearer.
+    ``what`` names the objects in the log. ``on_loaded`` is called with the shard when
+    requests can access its objects. ``on_work`` is called when ``next_ns`` has become
+    earlier.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Loading(Generic[E]):
         self._shards = shards
         self._on_loaded = on_loaded
         self._on_work = on_work
-        # The objects of each partition in `Shards.unloading`, and the running unloads.
+        # The objects of each partition in `Shards.unloading`, and the started unloads.
         self._leaving: dict[int, deque[tuple[str, E]]] = {}
         self._unloads: dict[int, Steps] = {}
         self._woken_by_deletions: list[Wake] = []
@@ -70,16 +70,16 @@ class Loading(Generic[E]):
 
     @abstractmethod
     def _end(self, one: E) -> Iterable[Effects]:
-        """Answer the requests that wait for an object that leaves, in steps."""
+        """Complete the requests that wait for an unloaded object, in steps."""
 
     def elect(self, partition: int, epoch: int = 0) -> None:
-        """Begin to coordinate a partition's objects, unless they are here already."""
+        """Begin to coordinate a partition's objects, unless coordinated already."""
         if partition in self._shards.by_partition:
             return
         shard = self._shards.add(partition, epoch)
         is_left = partition not in self._shards.unloading
         if is_left and self._shards.log.is_empty(partition):
-            # Nothing to read: clients of a new broker do not meet a load.
+            # An empty log needs no load: clients of a new broker need not retry.
             self._loaded(shard)
         else:
             self._on_work()
@@ -91,7 +91,7 @@ class Loading(Generic[E]):
             return
         shard.steps = None
         if shard.by_id:
-            # A shard has objects only once those of its former term are unloaded.
+            # A shard has objects only after those of its former term are unloaded.
             assert partition not in self._shards.unloading, partition
             self._shards.unloading.add(partition)
             self._leaving[partition] = deque(shard.by_id.items())
@@ -101,9 +101,10 @@ class Loading(Generic[E]):
     # ---- work -------------------------------------------------------------------
 
     def next_ns(self) -> int | None:
-        """Return 0 if `work` has something to do, else None.
+        """Return 0 if `work` has a step to do, else None.
 
-        0 is always due: the present time would be later than that of an earlier call.
+        0 is always due. The present time would not be: a caller may have read its clock
+        earlier.
         """
         return None if self._next_load() is None and not self._leaving else 0
 
@@ -137,12 +138,12 @@ class Loading(Generic[E]):
             del self._leaving[partition], self._unloads[partition]
             self._shards.unloading.discard(partition)
         except Exception:
-            # It costs the object at which it happened; the next step begins anew.
+            # Only the failing object is skipped; the next step restarts with the rest.
             del self._unloads[partition]
             raise
 
     def _unload(self, leaving: deque[tuple[str, E]]) -> Steps:
-        """Answer the requests that wait for the objects, and end the objects."""
+        """Complete the requests that wait for the objects, and end the objects."""
         number = 0
         while leaving:
             name, one = leaving.popleft()
@@ -163,7 +164,7 @@ class Loading(Generic[E]):
         except StopIteration:
             self._loaded(shard)
         except KafkaError as fault:
-            # Its disk fails: its objects have no coordinator here, all others have.
+            # A failed disk leaves only this shard's objects without a coordinator.
             logger.error(
                 "%s cannot be loaded",
                 self._what,
@@ -198,15 +199,15 @@ class Loading(Generic[E]):
     # ---- deletions that wait for loads --------------------------------------------
 
     def has_deletions(self) -> bool:
-        """Return whether a load has a deleted topic to forget."""
+        """Return whether a load has yet to remove a deleted topic."""
         return any(
             it.loading and it.afterwards for it in self._shards.by_partition.values()
         )
 
     def register(self, wake: Wake) -> bool:
-        """Ask to be woken when no load has a deleted topic to forget any more.
+        """Register a wake-up call for when all loads have removed deleted topics.
 
-        Returns False if none has: then ``wake`` is not called.
+        Returns False if none has to: then ``wake`` is not called.
         """
         if not self.has_deletions():
             return False

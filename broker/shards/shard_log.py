@@ -8,13 +8,13 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from broker.protocol.errors import ErrorCode
 from broker.shards.effects import InTransaction, Record
 
-# Keys and values; no value: a tombstone.
+# Keys and values; the value of a tombstone is None.
 Records: TypeAlias = Sequence[tuple[bytes, bytes | None]]
 RECORDS_PER_LIST: Final = 64
 
 
 class TransactionalRecords(NamedTuple):
-    """Records that count from the end of the producer's transaction on, or never."""
+    """Records that take effect when the producer's transaction commits."""
 
     producer_id: int
     records: Records
@@ -46,7 +46,7 @@ class ShardLog(Protocol):
         done: Callable[[ErrorCode], None],
         transaction: InTransaction | None = None,
     ) -> None:
-        """Append the records as one batch, replicated as acks=all is.
+        """Append the records as one batch, replicated as with acks=all.
 
         ``done`` is called exactly once, perhaps before this returns, in the order of
         the appends to a partition as far as they succeed. Nothing is raised.
@@ -58,21 +58,22 @@ class ShardLog(Protocol):
     def replay(self, partition: int) -> Iterator[Records]:
         """Iterate over the records that the partition holds when this begins.
 
-        The oldest come first, in lists of at most `RECORDS_PER_LIST` records, a larger
-        one than `BYTES_PER_LIST` by its last record only. An empty list is work that
-        gave no record. Each takes bounded work, but for reading and unpacking bytes.
-        Raises KAFKA_STORAGE_ERROR. Records of transactions are left out.
+        The oldest come first, in lists of at most `RECORDS_PER_LIST` records. A list
+        exceeds `BYTES_PER_LIST` by its last record only. An empty list stands for work
+        without a record. Apart from reading and decompressing bytes, each list takes
+        bounded work. Raises KAFKA_STORAGE_ERROR. Omits records of transactions.
         """
 
     def replay_all(self, partition: int) -> Iterator[Replayed]:
-        """Do the same with the records of transactions, and with their ends."""
+        """Iterate as `replay`, with the records and ends of transactions."""
 
 
 def coordinator_error(error: ErrorCode) -> ErrorCode:
     """Return the coordinator's error code for a failed append.
 
     Kafka: ``appendGroupMetadataErrorToResponseError``, and the same in
-    ``TransactionStateManager``. Clients find the coordinator again, or retry, by these.
+    ``TransactionStateManager``. On these codes clients look the coordinator up again,
+    or retry.
     """
     if error in (
         ErrorCode.unknown_topic_or_partition,

@@ -1,8 +1,7 @@
-"""The shards this broker coordinates, and the way effects take from object to log.
+"""The shards that this broker coordinates, and the execution of effects.
 
-The one place where answers are given and records appended, whatever verb asked for it:
-a coordinator's verbs find their object here and hand back the core's `Effects`. The
-clock is handed in.
+A coordinator's verbs find their object here and return the core's `Effects`. Only this
+module sets responses and appends records. The clock is a parameter.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from broker.shards.shard_log import ShardLog, coordinator_error
 
 E = TypeVar("E")
 
-# Answers that are given in one step.
+# Responses set in one step.
 ANSWERS_PER_STEP: Final = 128
 
 Clock = Callable[[], Instant]
 
 
 class Shards(Generic[E]):
-    """Shards by partition of an internal topic, which has ``partitions`` of them.
+    """Shards by partition of an internal topic with ``partitions`` partitions.
 
-    ``on_unsettled`` is called when `settle_some` has something to do.
+    ``on_unsettled`` is called when `settle_some` has work.
     """
 
     def __init__(
@@ -44,28 +43,28 @@ class Shards(Generic[E]):
         self.clock = clock
         self.partition_loads = 0
         self.by_partition: dict[int, Shard[E]] = {}
-        # Partitions whose objects, of a term that is over, are not all gone yet.
+        # Partitions with objects of a former term that are not yet unloaded.
         self.unloading: set[int] = set()
-        # The rest of answers to very many; `settle_some` gives them.
+        # The rest of large sets of responses; `settle_some` sets them.
         self.unsettled: deque[Iterator[Answered]] = deque()
         self._on_unsettled = on_unsettled
 
     def add(self, partition: int, epoch: int) -> Shard[E]:
-        """Add a shard that is to be loaded."""
+        """Add a shard, to be loaded."""
         shard = Shard[E](partition, lambda it: self.partition(it) == partition, epoch)
         self.by_partition[partition] = shard
         return shard
 
     def is_loading(self) -> bool:
-        """Return whether some partition's objects cannot be asked for yet."""
+        """Return whether any shard is still loading."""
         return any(shard.loading for shard in self.by_partition.values())
 
     def partition(self, name: str) -> int:
-        """Return the partition that an object belongs to by its id."""
+        """Return the partition of the object with this id."""
         return partition_for(name, self.partitions)
 
     def shard(self, name: str) -> Shard[E]:
-        """Return the loaded shard of an object, or raise why there is none here."""
+        """Return the loaded shard of an object; raise `KafkaError` if none is here."""
         shard = self.by_partition.get(self.partition(name))
         if shard is None:
             raise KafkaError(ErrorCode.not_coordinator)
@@ -74,7 +73,7 @@ class Shards(Generic[E]):
         return shard
 
     def find(self, name: str) -> E | None:
-        """Return the object, None if there is none; raise if it is not ours to know."""
+        """Return the object, None if it does not exist; raise as `shard`."""
         return self.shard(name).by_id.get(name)
 
     def all(self) -> Iterator[E]:
@@ -84,7 +83,7 @@ class Shards(Generic[E]):
                 yield from tuple(shard.by_id.values())
 
     def perform(self, name: str, effects: Effects) -> None:
-        """Append the writes, then give the due answers."""
+        """Append the writes, then set the responses."""
         for write in effects.writes:
             self.append(name, write)
         for waiting, answer in effects.answers:
@@ -95,11 +94,11 @@ class Shards(Generic[E]):
                 self._on_unsettled()
 
     def wake(self) -> None:
-        """Wake the caller of `settle_some`, who also does other work."""
+        """Wake the caller of `settle_some`, which also does other work."""
         self._on_unsettled()
 
     def settle_some(self) -> bool:
-        """Give some of the answers that are left; False if there are none."""
+        """Set some of the remaining responses; return False if none remain."""
         if not self.unsettled:
             return False
         answers = self.unsettled.popleft()
@@ -108,7 +107,7 @@ class Shards(Generic[E]):
         return True
 
     def _settle_some(self, answers: Iterator[Answered]) -> bool:
-        """Give some answers; return whether there may be more."""
+        """Set some responses; return whether more may remain."""
         given = 0
         for waiting, answer in islice(answers, ANSWERS_PER_STEP):
             waiting.settle(answer)
@@ -116,9 +115,10 @@ class Shards(Generic[E]):
         return given == ANSWERS_PER_STEP
 
     def append(self, name: str, write: Write) -> None:
-        """Append an object's records; what follows from the outcome is done then.
+        """Append an object's records; perform the effects of the outcome afterwards.
 
-        An object that is being unloaded appends nothing: the log may be led here again.
+        An object of a partition in unloading appends nothing: this broker may lead the
+        partition again already.
         """
 
         def done(error: ErrorCode) -> None:
@@ -132,11 +132,11 @@ class Shards(Generic[E]):
             self.log.append(partition, write.records, done, write.transaction)
 
     def has(self, name: str, one: E) -> bool:
-        """Return whether this very object is still one of ours."""
+        """Return whether this broker still coordinates this very object."""
         shard = self.by_partition.get(self.partition(name))
         return shard is not None and shard.by_id.get(name) is one
 
     def remove(self, name: str, one: E) -> None:
-        """Forget an object."""
+        """Remove an object."""
         if self.has(name, one):
             del self.by_partition[self.partition(name)].by_id[name]

@@ -1,10 +1,10 @@
 """Deadlines by key; the caller takes the due ones.
 
-Kafka keeps the group timers in a hierarchical timing wheel driven by a thread. Nothing
-runs here: ``next_ns`` returns the time of the next deadline, ``pop_due`` a due key. An
-ordered list, because deadlines move and are cancelled far more often than they expire.
+Kafka keeps the group timers in a hierarchical timing wheel driven by a thread. Here is
+no thread: ``next_ns`` returns the next deadline, ``pop_due`` a due key. The deadlines
+are an ordered list: they move and are cancelled far more often than they expire.
 
-``on_earlier_deadline`` is called when ``next_ns`` has come nearer, to wake a caller
+``on_earlier_deadline`` is called when ``next_ns`` has become earlier, to wake a caller
 that sleeps until then. Ties break by the order of scheduling.
 """
 
@@ -19,7 +19,7 @@ K = TypeVar("K")
 
 
 class _Entry(NamedTuple, Generic[K]):
-    """In order of the deadline; numbers are unique, so keys are never compared."""
+    """An entry, ordered by deadline; unique numbers keep keys from being compared."""
 
     deadline_ns: int
     number: int
@@ -53,7 +53,7 @@ class Timers(Generic[K]):
         return iter(self._entries)
 
     def schedule(self, key: K, deadline_ns: int) -> None:
-        """Set the deadline of ``key``, in place of one it may have."""
+        """Set the deadline of ``key``, replacing any earlier one."""
         next_ns = self.next_ns()
         old = self._entries.get(key)
         if old is not None:
@@ -66,20 +66,20 @@ class Timers(Generic[K]):
             self._on_earlier_deadline()
 
     def cancel(self, key: K) -> None:
-        """Forget ``key``, if it has a deadline."""
+        """Remove the deadline of ``key``, if any."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._by_deadline.remove(entry)
 
     def next_ns(self) -> int | None:
-        """Return the earliest deadline, None if there is none."""
+        """Return the earliest deadline, None if no key has one."""
         if not self._by_deadline:
             return None
         nearest: _Entry[K] = self._by_deadline[0]
         return nearest.deadline_ns
 
     def pop_due(self, now_ns: int) -> K | None:
-        """Remove and return the key with the earliest deadline that has come."""
+        """Remove and return the key with the earliest deadline, if it is due."""
         if not self._by_deadline or self._by_deadline[0].deadline_ns > now_ns:
             return None
         entry: _Entry[K] = self._by_deadline.pop(0)
