@@ -1,7 +1,7 @@
 """Contexts of OpenSSL from Kafka's keys, for listeners and for clients.
 
-Renegotiation and compression are off. A context is never changed: altered settings make
-another one, which new connections use.
+Renegotiation and compression are off. A context never changes: changed settings create
+another context, which new connections use.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 _VERSIONS: Final = MappingProxyType(
     {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 )
-# Python cannot choose among these: OpenSSL offers all of them.
+# Python cannot select among these: OpenSSL offers all of them.
 _SUITES_OF_1_3: Final = frozenset(
     {
         "TLS_AES_128_GCM_SHA256",
@@ -72,12 +72,12 @@ class TlsSettings:
 
     @property
     def stamps(self) -> tuple[tuple[int, int] | None, ...]:
-        """Return what changes when a store's file is written anew."""
+        """Return values that change when a store's file is rewritten."""
         return self.keystore.stamp, self.truststore.stamp
 
 
 def tls_settings(values: Values, prefix: str = "") -> TlsSettings:
-    """Return the settings; errors name keys behind ``prefix``."""
+    """Return the settings; errors name keys with ``prefix``."""
     return TlsSettings(
         prefix=prefix,
         keystore=Store(
@@ -110,8 +110,8 @@ def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
         name = settings.keystore.name("location")
         raise ConfigError(name, None, "a key store, as the listener speaks TLS")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # A peer that has finished sending without a notice gets its answers. Frames have
-    # sizes, so that none can be cut short unseen.
+    # A peer that closes its sending side without close_notify still gets responses.
+    # Frames have sizes, so the broker detects a truncated one.
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_IGNORE_UNEXPECTED_EOF
     _configure(context, settings)
     load_key(context, settings.keystore)
@@ -133,7 +133,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def trusting_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Return the context of a connection to this very process, with its certificate."""
+    """Return the context of a connection to this process, which verifies nothing."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -161,7 +161,7 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
 def _of_suites(
     context: ssl.SSLContext, settings: TlsSettings, protocols: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Set the listed suites; return the versions that have one of them."""
+    """Set the listed suites; return the versions with at least one of them."""
     name = f"{settings.prefix}{SSL_CIPHER_SUITES.name}"
     written = ",".join(settings.suites)
     latest = _SUITES_OF_1_3.intersection(settings.suites)

@@ -1,10 +1,10 @@
-"""The subject of a certificate as Java writes it: RFC 2253, as principals have it.
+"""The subject of a certificate in the form of RFC 2253, as Java writes it.
 
 Kafka's principal of a client is ``X500Principal.getName()``: relative names in reverse
-order, nine attributes by keyword and all others by number with their bytes in
-hexadecimal. Python's ``getpeercert`` keeps neither numbers nor string types, so the
-few elements of DER on the way to the subject are read here. OpenSSL has checked the
-certificate before.
+order, nine attributes by keyword, all others by number with their bytes in hexadecimal.
+Python's ``getpeercert`` keeps neither numbers nor string types. Therefore this module
+reads the DER elements that lead to the subject. OpenSSL has verified the certificate
+before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Element(NamedTuple):
 
 
 def subject_name(certificate: bytes) -> str:
-    """Return the subject of a certificate in DER; raise ValueError if it is none.
+    """Return the subject of a certificate in DER; raise ValueError if malformed.
 
     >>> subject_name(b"0")
     Traceback (most recent call last):
@@ -56,7 +56,7 @@ def subject_name(certificate: bytes) -> str:
 
 
 def distinguished_name(encoded: bytes) -> str:
-    """Return a name in DER as RFC 2253 has it."""
+    """Return a name in DER in the form of RFC 2253."""
     (name,) = _elements(encoded)
     relative = [
         "+".join(_attribute(each) for each in _elements(one.content))

@@ -1,4 +1,4 @@
-"""Kafka's keys of TLS, which brokers and clients share (Kafka: ``SslConfigs``)."""
+"""Kafka's TLS keys for brokers and clients (Kafka: ``SslConfigs``)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ SSL_ALLOW_SAN_CHANGES: Final = boolean(
     inert=True,
 )
 
-# Keys of both directions, and of a client.
+# Keys of key stores and trust stores, for listeners and clients.
 STORE_KEYS: Final[tuple[Key[Any], ...]] = (
     SSL_KEYSTORE_TYPE,
     SSL_KEYSTORE_LOCATION,
@@ -126,7 +126,7 @@ CLIENT_KEYS: Final[tuple[Key[Any], ...]] = (
     SSL_CIPHER_SUITES,
     SSL_ENDPOINT_IDENTIFICATION_ALGORITHM,
 )
-# Keys that a listener may set for itself.
+# Keys that a listener may override.
 LISTENER_KEYS: Final = frozenset(
     {*CLIENT_KEYS, SSL_CLIENT_AUTH, SSL_PRINCIPAL_MAPPING_RULES}
 )

@@ -1,9 +1,9 @@
-r"""From a distinguished name to a principal's: ``ssl.principal.mapping.rules``.
+r"""Principal names from distinguished names: ``ssl.principal.mapping.rules``.
 
 Follows Kafka's ``SslPrincipalMapper``. Rules are ``DEFAULT`` (the name itself) or
-``RULE:pattern/replacement/[LU]``, separated by commas; the first whose pattern matches
-the whole name gives the principal. Patterns are Python's, over ASCII classes, which
-agree with Java's except for rare constructs; replacements are Java's (``$1``).
+``RULE:pattern/replacement/[LU]``, separated by commas. The first rule whose pattern
+matches the complete name gives the principal. Patterns are Python's with ASCII classes,
+which agree with Java's except for rare constructs. Replacements are Java's (``$1``).
 
 >>> PrincipalMapping(r"RULE:^CN=(.*?),.*$/$1/L").name_of("CN=Ann,O=x")
 'ann'
@@ -28,7 +28,7 @@ _Apply: TypeAlias = Callable[[str], str | None]
 
 
 class PrincipalMapping:
-    """The rules of one listener; ValueError if one cannot be read."""
+    """The rules of one listener; raises ValueError if one cannot be parsed."""
 
     def __init__(self, written: str) -> None:
         self._rules: list[_Apply] = []
@@ -76,10 +76,10 @@ def _rule(pattern: str, replacement: str, case: str) -> _Apply:
 
 
 def _pieces(replacement: str, matcher: re.Pattern[str]) -> list[str | int]:
-    """Return literal text and group numbers, in turn.
+    """Return the literal texts and group numbers of a replacement, in order.
 
-    Of several digits behind a dollar as many count as there is a group for; where there
-    is none, the dollar is a dollar.
+    A reference is a dollar and the longest run of digits that names an existing group.
+    Without such a group, the dollar is literal.
     """
     pieces: list[str | int] = []
     at = 0

@@ -1,8 +1,8 @@
 """Key stores and trust stores, read into a context of OpenSSL.
 
 Formats are PEM, in a file or in the configuration, and PKCS12, which the library
-``cryptography`` reads (extra ``tls``). OpenSSL takes a private key from a file only, so
-that it is written to an anonymous file in memory.
+``cryptography`` reads (extra ``tls``). OpenSSL reads a private key only from a file.
+Therefore keys are written to an anonymous file in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LARGEST: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """A store as the configuration has it; ``prefix`` stands before its keys.
+    """A store as configured; ``prefix`` precedes its keys.
 
     ``kind`` is ``keystore`` or ``truststore``; ``inline`` is PEM text.
     """
@@ -45,22 +45,22 @@ class Store:
     location: str | None = None
     password: str | None = field(default=None, repr=False)
     inline: str | None = field(default=None, repr=False)
-    # Of a key store: the private key in PEM, and the password of a key in PEM.
+    # Key stores only: the private key in PEM, and the password of a key in PEM.
     key: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
 
     def name(self, end: str) -> str:
-        """Return the name of one of the store's keys."""
+        """Return the name of one of the store's configuration keys."""
         return f"{self.prefix}ssl.{self.kind}.{end}"
 
     @property
     def is_set(self) -> bool:
-        """Return whether there is a store."""
+        """Return whether a store is configured."""
         return any(it is not None for it in (self.location, self.inline, self.key))
 
     @property
     def stamp(self) -> tuple[int, int] | None:
-        """Return what changes when the file is written anew."""
+        """Return a value that changes when the file is rewritten."""
         if self.location is None:
             return None
         try:
@@ -80,7 +80,7 @@ class Store:
             raise ConfigError(self.name("location"), self.location, expected) from None
 
     def check(self) -> None:
-        """Refuse combinations that Kafka refuses, and formats that are not read."""
+        """Reject combinations that Kafka rejects, and unsupported formats."""
         if self.type.upper() not in (PEM, PKCS12):
             raise ConfigError(
                 self.name("type"), self.type, f"{PEM} or {PKCS12}: no other is read"
@@ -112,7 +112,7 @@ class Store:
 
 
 def load_key(context: ssl.SSLContext, store: Store) -> None:
-    """Give a context its certificate and private key; raise `ConfigError`."""
+    """Load a certificate and private key into a context; raise `ConfigError`."""
     store.check()
     password = store.key_password
     if not store.is_pem:
@@ -122,7 +122,7 @@ def load_key(context: ssl.SSLContext, store: Store) -> None:
         key = chain = _lines(store.content().decode("latin-1"))
     else:
         key, chain = _lines(store.key or ""), _lines(store.inline or "")
-    # OpenSSL would ask at the terminal for a password that is missing.
+    # Without a password OpenSSL would prompt for one at the terminal.
     secret = (password or "").encode()
     where = "location" if store.location is not None else "key"
     found = store.location if store.location is not None else "[hidden]"
@@ -138,7 +138,7 @@ def load_key(context: ssl.SSLContext, store: Store) -> None:
 
 
 def load_trust(context: ssl.SSLContext, store: Store) -> None:
-    """Give a context its trusted certificates; raise `ConfigError`."""
+    """Load trusted certificates into a context; raise `ConfigError`."""
     store.check()
     if not store.is_pem:
         trusted = "".join(_certificates_of_pkcs12(store))
@@ -156,7 +156,7 @@ def load_trust(context: ssl.SSLContext, store: Store) -> None:
 
 
 def _lines(written: str) -> str:
-    """Return the blocks of PEM text with line breaks, which a key may have lost."""
+    """Return the blocks of PEM text with line breaks, which config values may lack."""
     return "".join(
         f"-----BEGIN {it['label']}-----\n{_body(it['body'])}"
         f"-----END {it['label']}-----\n"
@@ -166,7 +166,7 @@ def _lines(written: str) -> str:
 
 def _body(body: str) -> str:
     if ":" in body:
-        # The header of a key in OpenSSL's older format.
+        # A header: the key is in OpenSSL's older format.
         return body.lstrip("\n")
     letters = "".join(body.split())
     rows = range(0, len(letters), _LINE)
@@ -175,7 +175,7 @@ def _body(body: str) -> str:
 
 @contextmanager
 def _in_memory(text: str) -> Iterator[str]:
-    """Return the path of a file that no other process and no disk sees."""
+    """Yield the path of an anonymous file in memory, private to this process."""
     descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -206,7 +206,7 @@ def _certificates_of_pkcs12(store: Store) -> Sequence[str]:
 
 
 def _opened_pkcs12(store: Store) -> PKCS12KeyAndCertificates:
-    """Return the content of a file; a missing library is refused."""
+    """Return the content of a file; raise `ConfigError`, also without the library."""
     try:
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
@@ -228,7 +228,7 @@ def _pem(certificate: Certificate) -> str:
 
 
 def _reason(fault: OSError | ValueError) -> str:
-    """Return OpenSSL's reason, without a path."""
+    """Return OpenSSL's reason for a fault, without a path."""
     if isinstance(fault, ssl.SSLError):
         return fault.reason or "not readable"
     return "not readable"
