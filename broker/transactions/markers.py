@@ -1,15 +1,15 @@
-"""Markers of decided transactions on their way to the leaders of the partitions.
+"""Sending of the markers of decided transactions to the leaders of the partitions.
 
-Kafka: ``TransactionMarkerChannelManager``. A transaction whose outcome is in the log
-owes every partition a marker. ``work`` does a piece: it looks up the leaders of some
-partitions and hands their markers to ``send``, or takes in the outcome of some. An
-outcome that may change is tried again after a pause, with the leader of that time. When
-no partition is left, ``complete`` writes that the transaction is over.
+Kafka: ``TransactionMarkerChannelManager``. When the outcome of a transaction is in the
+log, each of its partitions needs a marker. ``work`` does one step: it looks up the
+leaders of some partitions and passes their markers to ``send``, or processes results.
+After a retriable error a marker is sent again, after a pause and to the leader at that
+time. When no partition remains, ``complete`` writes the end of the transaction.
 
-- A partition of a topic that is gone needs no marker any more.
-- A marker that a leader refuses, since it knows a later coordinator or producer, ends
-  the attempts: another coordinator is in charge.
-- Nothing is kept here over a restart: the load of a shard begins anew.
+- A partition of a deleted topic needs no marker.
+- A leader rejects a marker if it knows a later coordinator or producer. This ends the
+  attempts: another coordinator is in charge.
+- Nothing here survives a restart: the load of a shard starts the markers again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from broker.transactions.transaction_state import TransactionState
 
 logger = getLogger(__name__)
 
-# Partitions of one transaction in one request, and looked at in one step.
+# Partitions of one transaction in one request, and in one step.
 PARTITIONS_PER_ROW: Final = 64
-# Kafka's pause of the client that sends markers.
+# The pause of Kafka's marker-sending client.
 RETRY_MS: Final = 50
 _DONE: Final = frozenset(
     {
@@ -46,7 +46,7 @@ _DONE: Final = frozenset(
 _FENCED: Final = frozenset(
     {ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced}
 )
-# All others are logged when they are tried again.
+# Retries after other errors are logged.
 _EXPECTED: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
@@ -60,13 +60,13 @@ _EXPECTED: Final = frozenset(
     }
 )
 
-# The broker that leads a partition, None if none does at the moment.
+# Returns the leader of a partition, None if it has none at present.
 LeaderOf = Callable[[TopicPartition], "int | None"]
 
 
 @dataclass(eq=False, slots=True)
 class Ending:
-    """A transaction whose markers are being written, and its shard."""
+    """A transaction whose markers are in progress, and its shard."""
 
     shard: Shard[Transaction]
     transaction: Transaction
@@ -75,12 +75,12 @@ class Ending:
 
     @property
     def coordinator_epoch(self) -> int:
-        """The epoch by which leaders order coordinators."""
+        """The coordinator epoch, by which leaders fence older coordinators."""
         return self.shard.epoch
 
     @property
     def transaction_version(self) -> int:
-        """The ``transaction.version`` by which the transaction was ended."""
+        """The ``transaction.version`` with which the transaction was ended."""
         return self.transaction.value.client_version
 
 
@@ -98,17 +98,17 @@ class _Outcome(NamedTuple):
 
 class _Resting(NamedTuple):
     due_ns: int
-    # None: the end is to be written again.
+    # None: write the end again.
     row: MarkerRow | None
     ending: Ending
 
 
 class Markers:
-    """Markers that are owed.
+    """Markers that are not yet written.
 
-    ``is_current`` returns whether an ending transaction is still coordinated here.
-    ``exists`` returns whether a partition does. ``send`` receives a broker and a row,
-    and calls `answered` once. ``moved`` is called when `next_ns` has come nearer.
+    ``is_current`` returns whether this broker still coordinates an ending transaction.
+    ``exists`` returns whether a partition exists. ``send`` receives a broker and a row,
+    and calls `answered` once. ``moved`` is called when `next_ns` has become earlier.
     """
 
     def __init__(
@@ -127,14 +127,14 @@ class Markers:
         self._ready: deque[MarkerRow] = deque()
         self._outcomes: deque[_Outcome] = deque()
         self._resting: deque[_Resting] = deque()
-        # Of rows whose leader is unknown, in the last attempt.
+        # Partitions of the last routed row whose leader is unknown.
         self.unknown_destinations = 0
         self.leader_of: LeaderOf = lambda _: None
         self.exists: Callable[[TopicPartition], bool] = lambda _: True
         self.send: Callable[[int, MarkerRow], None] | None = None
 
     def add(self, shard: Shard[Transaction], transaction: Transaction) -> None:
-        """Write the markers of a transaction that has just been decided."""
+        """Start the markers of a transaction whose outcome is in the log."""
         value = transaction.value
         ending = Ending(
             shard,
@@ -152,10 +152,10 @@ class Markers:
     def add_loaded(
         self, shard: Shard[Transaction], prepared: Iterable[Transaction]
     ) -> None:
-        """Write those of the transactions that a load has found decided.
+        """Start the markers of transactions that a load has found decided.
 
-        A transaction that is decided after the load is not among them: with two rows
-        the second would be taken for a marker of the next transaction.
+        ``prepared`` excludes transactions decided after the load. They would get two
+        rows, and a leader would apply the second marker to the next transaction.
         """
         if owed := deque(prepared):
             self._loaded.append((shard, owed))
@@ -164,31 +164,31 @@ class Markers:
     def answered(
         self, row: MarkerRow, errors: Mapping[TopicPartition, ErrorCode]
     ) -> None:
-        """Note the outcome of a row."""
+        """Record the results of a row."""
         self._outcomes.append(_Outcome(row, errors))
         self._moved()
 
     def failed(self, row: MarkerRow, error: ErrorCode) -> None:
-        """Note that nothing is known of a row."""
+        """Record one error for all partitions of a row."""
         self.answered(row, dict.fromkeys(row.partitions, error))
 
     def complete_later(self, ending: Ending) -> None:
-        """Write the end of a transaction again: its log had too few replicas."""
+        """Write the end of a transaction again after a pause: its write failed."""
         self._rest(None, ending)
 
     @property
     def resting_ends(self) -> int:
-        """Count the ends that are to be written again."""
+        """The number of ends to write again."""
         return sum(1 for each in self._resting if each.row is None)
 
     def next_ns(self) -> int | None:
-        """Return when `work` has something to do; 0 is always due."""
+        """Return the time of the next `work`, None if nothing waits, 0 for now."""
         if self._loaded or self._ready or self._outcomes:
             return 0
         return self._resting[0].due_ns if self._resting else None
 
     def work(self) -> bool:
-        """Do one piece; return whether there was one."""
+        """Do one step; return whether any was due."""
         if self._outcomes:
             self._take(*self._outcomes.popleft())
         elif self._ready:
@@ -238,7 +238,7 @@ class Markers:
             self._mark(ending, gone)
 
     def _take(self, row: MarkerRow, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        """Take in the outcome of a row."""
+        """Process the results of a row."""
         ending = row.ending
         if not self._is_current(ending):
             return

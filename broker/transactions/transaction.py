@@ -1,28 +1,28 @@
 """A transactional id: its producer, its transaction, and the rules of both.
 
 Kafka: ``TransactionMetadata``, and the decisions of ``TransactionCoordinator``. Pure:
-times are handed in, and every decision is a new `TransactionValue`, which counts when
+times are parameters. Each decision is a new `TransactionValue`, which takes effect when
 it is in the log.
 
     Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing ...
                      -> PrepareAbort  -> CompleteAbort
 
-- A decision is *pending* while it is being written. Meanwhile every other one is
-  refused with CONCURRENT_TRANSACTIONS, so values follow each other in the log.
-- The epoch fences: a second producer of the same id gets a higher one, and requests
-  with a lower one are PRODUCER_FENCED. If a transaction is ongoing it is aborted under
-  the higher epoch first (PrepareEpochFence, which is never written). From the cluster's
-  ``transaction.version`` 2 on this abort is one of the second protocol, below.
+- A decision is *pending* during its write. Meanwhile every other decision is rejected
+  with CONCURRENT_TRANSACTIONS, so that values follow each other in the log.
+- The epoch fences: a second producer of the same id gets a higher epoch, and requests
+  with a lower one fail with PRODUCER_FENCED. An ongoing transaction is first aborted
+  under the higher epoch (PrepareEpochFence, which is never written). From the cluster's
+  ``transaction.version`` 2 on, this abort follows KIP-890, below.
 - An epoch of 32,766 is exhausted: the next producer gets a new producer id. The last
-  number is left for fencing.
+  number is reserved for fencing.
 - InitProducerId with the present id and epoch (KIP-360) raises the epoch of the same
-  producer. ``last_epoch`` recognises its repetition. It is not in the log, as in Kafka.
+  producer. ``last_epoch`` identifies its repetition. It is not in the log, as in Kafka.
 - With ``transaction.version`` 2 (KIP-890) every outcome raises the epoch, so that late
-  batches of a transaction are never taken for the next one's. The producer is given the
-  new epoch at once. At the last epoch it is given a new producer id with epoch 0, which
-  counts when the markers are written under the old id. A repeated request is recognised
-  by its epoch, not by the state.
-- A prepared outcome is final: the markers follow, whatever happens.
+  batches of a transaction never count for the next one. The producer receives the new
+  epoch at once. At the last epoch it receives a new producer id with epoch 0. This id
+  takes effect when the markers are written under the old id. A repeated request is
+  identified by its epoch, not by the state.
+- A prepared outcome is final: the markers always follow.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from broker.transactions.transaction_state import (
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 EPOCH_MAX: Final = 32_767
-# The transaction.version in which every outcome raises the epoch.
+# The transaction.version from which every outcome raises the epoch.
 EPOCH_PER_TRANSACTION: Final = 2
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer, as it identifies itself."""
+    """The identity of a producer in requests."""
 
     producer_id: int
     epoch: int
@@ -56,10 +56,10 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionValue:
-    """A transactional id as the log keeps it, and ``last_epoch``.
+    """The logged value of a transactional id, and ``last_epoch``.
 
-    ``previous_producer_id`` is that of the value before. ``client_version`` is the
-    ``transaction.version`` of the last request that changed the transaction.
+    ``previous_producer_id`` is the producer id of the value before. ``client_version``
+    is the ``transaction.version`` of the last request that changed the transaction.
     """
 
     producer_id: int
@@ -76,7 +76,7 @@ class TransactionValue:
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
-        """The producer that requests are compared with."""
+        """The current producer, with which requests are compared."""
         return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
     @property
@@ -92,7 +92,7 @@ class _Outcome(NamedTuple):
     complete: TransactionState
 
 
-# By whether the transaction commits.
+# States by whether the transaction commits.
 _OUTCOMES: Final = {
     True: _Outcome(TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
     False: _Outcome(TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
@@ -100,15 +100,15 @@ _OUTCOMES: Final = {
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Return whether an epoch can only be fenced."""
+    """Return whether an epoch can only be raised for fencing."""
     return epoch >= EPOCH_MAX - 1
 
 
 class Transaction:
     """A transactional id.
 
-    ``value`` is in the log, but for partitions whose markers are written already, and
-    for an epoch that was raised to fence a producer. ``pending`` is being written.
+    ``value`` is in the log, with two exceptions: partitions with a written marker are
+    removed, and an epoch may be raised to fence a producer. ``pending`` is in writing.
     """
 
     __slots__ = ("_has_failed_fence", "_is_fencing", "name", "pending", "value")
@@ -124,7 +124,7 @@ class Transaction:
 
     @property
     def state(self) -> TransactionState:
-        """Its state, without a pending one."""
+        """The state of ``value``, not of ``pending``."""
         return self.value.state
 
     # ---- decisions: each returns the value to write, or raises `KafkaError` ----
@@ -146,11 +146,11 @@ class Transaction:
         version: int,
         now_ms: int,
     ) -> TransactionValue:
-        """InitProducerId: a new epoch, or a new producer id; or the abort before it.
+        """InitProducerId: a new epoch or producer id, or first an abort.
 
-        ``known`` is what the producer takes itself for, ``version`` the cluster's
-        ``transaction.version``. A value in state PrepareAbort is answered with
-        CONCURRENT_TRANSACTIONS once it is written.
+        ``known`` is the producer's identity in the request, ``version`` the cluster's
+        ``transaction.version``. If the value is in state PrepareAbort, the caller
+        responds with CONCURRENT_TRANSACTIONS after its write.
         """
         value = self.value
         self._check_free()
@@ -176,13 +176,13 @@ class Transaction:
     def _next_epoch(
         self, known: ProducerIdAndEpoch | None, new_id: int | None
     ) -> tuple[int, int, int]:
-        """Return producer id, epoch, and the epoch before."""
+        """Return the producer id, the epoch, and the epoch before."""
         value = self.value
         is_first = value.epoch == NO_EPOCH
         if known is not None and not is_first and known.epoch != value.epoch:
             if known.epoch != value.last_epoch:
                 raise KafkaError(ErrorCode.producer_fenced)
-            # The answer to the same request was lost.
+            # A repeated request: its response was lost.
             return value.producer_id, value.epoch, value.last_epoch
         last_epoch = NO_EPOCH if known is None else value.epoch
         if is_exhausted(value.epoch):
@@ -209,9 +209,10 @@ class Transaction:
         client_version: int,
         now_ms: int,
     ) -> TransactionValue | None:
-        """Add partitions, which begins a transaction; None: they are in it already.
+        """Add partitions, beginning a transaction; return None if all are in it.
 
-        A producer with a new id is CONCURRENT_TRANSACTIONS before its old id is gone.
+        While the markers under its old id are unwritten, a producer with a new id gets
+        CONCURRENT_TRANSACTIONS.
         """
         self._check_free()
         self._check_producer(producer)
@@ -231,10 +232,9 @@ class Transaction:
         )
 
     def verify(self, producer: ProducerIdAndEpoch) -> frozenset[TopicPartition]:
-        """Return the partitions of the transaction, for a leader that was sent a batch.
+        """Return the transaction's partitions, for a leader that received a batch.
 
-        Before the transaction is ended no decision changes the answer, so a pending one
-        is of no concern.
+        Ignores a pending decision: only the end of the transaction changes the result.
         """
         self._check_producer(producer)
         if self.value.state in PREPARED:
@@ -244,7 +244,7 @@ class Transaction:
     def end(
         self, producer: ProducerIdAndEpoch, is_commit: bool, now_ms: int
     ) -> TransactionValue | None:
-        """Decide the outcome; None: it was decided and completed like this before."""
+        """Decide the outcome; return None if already completed with this outcome."""
         self._check_producer(producer)
         self._check_free()
         state = self.value.state
@@ -268,10 +268,10 @@ class Transaction:
         new_id: int | None,
         now_ms: int,
     ) -> TransactionValue | None:
-        """Decide the outcome for a client of ``transaction.version`` 2; None: repeated.
+        """Decide the outcome for a client of ``transaction.version`` 2.
 
-        An abort needs no ongoing transaction: a producer whose requests have failed
-        does not know whether a partition was added.
+        Returns None for a repeated request. An abort needs no ongoing transaction: a
+        producer whose requests failed does not know whether a partition was added.
         """
         self._check_free()
         value = self.value
@@ -291,7 +291,7 @@ class Transaction:
         return self._prepare(is_commit, new_id, now_ms)
 
     def _is_repeated_end(self, producer: ProducerIdAndEpoch) -> bool:
-        """Return whether the answer to a producer's last EndTxn was lost."""
+        """Return whether the producer repeats its last EndTxn."""
         value = self.value
         if value.state not in COMPLETE:
             return False
@@ -302,7 +302,7 @@ class Transaction:
     def _prepare(
         self, is_commit: bool, new_id: int | None, now_ms: int
     ) -> TransactionValue:
-        """Decide the outcome, and raise the epoch; the last needs ``new_id``."""
+        """Decide the outcome and raise the epoch; the last epoch needs ``new_id``."""
         value = self.value
         next_id = NO_PRODUCER_ID
         if is_exhausted(value.epoch):
@@ -340,18 +340,18 @@ class Transaction:
     def fence(self, new_id: int | None, version: int, now_ms: int) -> TransactionValue:
         """Abort the ongoing transaction under a higher epoch.
 
-        With ``transaction.version`` 2 as EndTxn 5 does. The last epoch needs a new
-        producer id for that, and is fenced as with version 0 where there is none.
+        With ``transaction.version`` 2 this is an abort as in EndTxn 5. At the last
+        epoch this needs a new producer id. Without one, fencing is as with version 0.
 
-        With version 0 the epoch counts at once. If the write fails it is not raised
-        again: nobody was given it.
+        With version 0 the epoch takes effect at once. If the write fails, a retry does
+        not raise it again: no producer received it.
         """
         value = self.value
         has_next = new_id is not None or not is_exhausted(value.epoch)
         if version >= EPOCH_PER_TRANSACTION and has_next:
             return self._prepare(False, new_id, now_ms)
         if not self._has_failed_fence:
-            # A repeated EndTxn 5 can be answered with the epoch of a fence, the last.
+            # EPOCH_MAX is possible: a repeated EndTxn 5 may return a fence's epoch.
             epoch = min(value.epoch + 1, EPOCH_MAX)
             value = replace(value, epoch=epoch, last_epoch=NO_EPOCH)
         self.value = value
@@ -366,14 +366,14 @@ class Transaction:
         )
 
     def mark(self, written: frozenset[TopicPartition]) -> bool:
-        """Take out partitions whose marker is written; return whether none is left."""
+        """Remove partitions with a written marker; return whether none remains."""
         assert self.value.state in PREPARED, self
         rest = self.value.partitions - written
         self.value = replace(self.value, partitions=rest)
         return not rest
 
     def end_markers(self, now_ms: int) -> TransactionValue:
-        """Complete the transaction, whose markers are all written."""
+        """Complete a transaction whose markers are all written."""
         value = self.value
         is_commit = value.state is TransactionState.PREPARE_COMMIT
         producer_id, epoch = value.next_producer
@@ -391,7 +391,7 @@ class Transaction:
         )
 
     def may_expire(self, before_ms: int) -> bool:
-        """Return whether nothing is open, and nothing happened since a time."""
+        """Return whether the id is idle, and unchanged since ``before_ms``."""
         value = self.value
         return (
             self.pending is None
@@ -400,19 +400,19 @@ class Transaction:
         )
 
     def expire(self) -> None:
-        """Decide to forget the id; nothing else is decided until it is gone."""
+        """Decide to remove the id; other decisions are rejected until then."""
         self._decide(replace(self.value, state=TransactionState.DEAD))
 
     # ---- outcomes ----
 
     def written(self) -> None:
-        """Take the pending value: it is in the log."""
+        """Make the pending value current: it is in the log."""
         assert self.pending is not None, self
         self.value, self.pending = self.pending, None
         self._is_fencing = False
 
     def refused(self) -> None:
-        """Drop the pending value: the log did not take it."""
+        """Drop the pending value: its write failed."""
         assert self.pending is not None, self
         self._has_failed_fence = self._has_failed_fence or self._is_fencing
         self.pending, self._is_fencing = None, False

@@ -1,4 +1,4 @@
-"""The coordinator's settings, under the names that Kafka's keys give them."""
+"""The coordinator's settings, named after Kafka's keys."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""The transaction coordinator of one broker: one method a verb.
+"""The transaction coordinator of one broker: one method per verb.
 
 Kafka: ``TransactionCoordinator`` and ``TransactionStateManager``. A verb finds the
-transactional id, lets it decide (`broker.transactions.transaction`), and writes the
-decision to ``__transaction_state``; the answer is given when all in-sync replicas have
-it. Verbs never wait: an answer that is not there yet is returned as `Waiting`. ``work``
-does a piece of the due work: aborting transactions that are open for too long, and
-forgetting ids that nobody uses. A partition without open transactions, or without ids,
-has none of it: a broker whose clients use no transactions is not woken.
+transactional id, obtains its decision (`broker.transactions.transaction`), and writes
+the decision to ``__transaction_state``. The response follows when all in-sync replicas
+have it. Verbs never wait: they return a later response as `Waiting`.
 
-Refuses: everything on ids of partitions that this broker does not lead or has not read
-yet (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS).
+``work`` does a step of the due work: aborting transactions that are open for too long,
+and removing unused ids. A partition without open transactions schedules no aborts, one
+without ids no removals. Therefore a broker without transactions is not woken.
+
+Requests for ids of other partitions fail: NOT_COORDINATOR if this broker does not lead
+the partition, COORDINATOR_LOAD_IN_PROGRESS if it has not read it yet.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ from broker.transactions.transaction_state import PREPARED, TransactionState
 
 logger = getLogger(__name__)
 
-# Transactional ids that are looked at in one step.
+# Transactional ids examined in one step.
 IDS_PER_STEP: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitRequest:
-    """InitProducerId with a transactional id; ``known`` is what the producer has."""
+    """InitProducerId with a transactional id; ``known`` is the producer's identity."""
 
     transactional_id: str
     timeout_ms: int
@@ -78,11 +79,11 @@ class _Task(NamedTuple):
 
 
 class TransactionCoordinator:
-    """Coordinates the ids of the partitions of ``__transaction_state`` led here.
+    """The coordinator of all ids whose partition of ``__transaction_state`` it leads.
 
-    ``transaction_version`` returns the finalized level of this feature: from 1 on
-    records have the newer format, from 2 on a fence raises the epoch as EndTxn 5 does.
-    ``on_earlier_deadline`` is called when ``next_event_ns`` has come nearer.
+    ``transaction_version`` returns the finalized level of this feature. From 1 on,
+    records have the newer format. From 2 on, a fence raises the epoch as in EndTxn 5.
+    ``on_earlier_deadline`` is called when ``next_event_ns`` has become earlier.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class TransactionCoordinator:
         self._transaction_version = transaction_version
         self._shards = Shards[Transaction](config.partitions, log, clock)
         self._chores = Timers[_Task](on_earlier_deadline)
-        # Ids that a chore has still to look at.
+        # Ids that a chore has yet to examine.
         self._to_look_at: deque[tuple[_Task, Iterator[Transaction]]] = deque()
         self.markers = Markers(
             clock,
@@ -115,7 +116,7 @@ class TransactionCoordinator:
     # ---- partitions -------------------------------------------------------------
 
     def partition_for(self, transactional_id: str) -> int:
-        """Return the partition of ``__transaction_state`` that an id belongs to."""
+        """Return the partition of ``__transaction_state`` for an id."""
         return self._shards.partition(transactional_id)
 
     def elect(self, partition: int, epoch: int) -> None:
@@ -129,7 +130,7 @@ class TransactionCoordinator:
         self.loading.resign(partition)
 
     def load_all(self) -> None:
-        """Load every elected partition now: for a start, before anyone is served."""
+        """Load every elected partition now: at the start, before requests arrive."""
         while self.loading.work():
             pass
 
@@ -139,17 +140,17 @@ class TransactionCoordinator:
                 self._schedule(_Task(chore, shard.partition))
         self.markers.add_loaded(shard, self.loading.pop_prepared(shard.partition))
 
-    # ---- what has come due ------------------------------------------------------
+    # ---- due work ---------------------------------------------------------------
 
     def next_event_ns(self) -> int | None:
-        """Return when to call ``work`` next; None: not before the next verb.
+        """Return the time of the next `work`; None: not before the next verb.
 
-        An unfinished step is always due.
+        An unfinished chore is always due.
         """
         return 0 if self._to_look_at else self._chores.next_ns()
 
     def work(self) -> bool:
-        """Do a small piece of due work; return whether there was any."""
+        """Do one step of due work; return whether any was due."""
         if self._to_look_at:
             self._look_at_some()
             return True
@@ -163,7 +164,7 @@ class TransactionCoordinator:
         return True
 
     def _schedule(self, task: _Task) -> None:
-        """Do a chore after its interval, unless it is scheduled already."""
+        """Schedule a chore after its interval, unless it is scheduled already."""
         if task in self._chores:
             return
         config = self._config
@@ -201,7 +202,7 @@ class TransactionCoordinator:
             "a transaction is aborted by its time-out",
             extra=fields(transactional_id=transaction.name),
         )
-        # Housekeeping takes no producer id, which it would have to wait for.
+        # Without a new producer id: this step cannot wait for one.
         fenced = transaction.fence(None, self._transaction_version(), now.wall_ms)
         self._write(transaction, fenced, then)
 
@@ -238,7 +239,7 @@ class TransactionCoordinator:
     def init_producer_id(
         self, request: InitRequest, new_id: int | None
     ) -> Waiting[ProducerAnswer]:
-        """InitProducerId: a producer id and epoch that fence all others of this id.
+        """InitProducerId: a producer id and epoch that fence earlier ones of this id.
 
         ``new_id`` is used if `needs_producer_id` is true. Raises `KafkaError`.
         """
@@ -313,7 +314,7 @@ class TransactionCoordinator:
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool
     ) -> Waiting[ProducerAnswer]:
-        """EndTxn 0 to 4: answered when the outcome is decided; raise `KafkaError`."""
+        """EndTxn 0 to 4: respond when the outcome is decided; raise `KafkaError`."""
         transaction = self._known(transactional_id)
         value = transaction.end(producer, is_commit, self._clock().wall_ms)
         return self._end(transaction, value)
@@ -331,7 +332,7 @@ class TransactionCoordinator:
         is_commit: bool,
         new_id: int | None,
     ) -> Waiting[ProducerAnswer]:
-        """EndTxn 5: as `end`, answered with the producer of the next transaction.
+        """EndTxn 5: as `end`, but respond with the producer of the next transaction.
 
         ``new_id`` is used if `end_needs_producer_id` is true. Raises `KafkaError`.
         """
@@ -375,7 +376,7 @@ class TransactionCoordinator:
         value: TransactionValue,
         then: Callable[[ErrorCode], None],
     ) -> None:
-        """Write a pending value; its outcome counts if the id is still ours."""
+        """Write a pending value; fail if this broker no longer coordinates the id."""
         name = transaction.name
         shard = self._shards.by_partition[self.partition_for(name)]
 
@@ -413,10 +414,10 @@ class TransactionCoordinator:
         value = transaction.end_markers(self._clock().wall_ms)
         self._write(transaction, value, then)
 
-    # ---- questions --------------------------------------------------------------
+    # ---- reading ----------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> Transaction:
-        """Return the id to read from; raise `KafkaError`."""
+        """Return the state of an id, to read only; raise `KafkaError`."""
         if not transactional_id:
             raise KafkaError(ErrorCode.invalid_request, "an empty transactional id")
         transaction = self._shards.find(transactional_id)
@@ -432,12 +433,12 @@ class TransactionCoordinator:
 
     @property
     def unreadable_batches(self) -> int:
-        """Count the batches that loads passed over."""
+        """The number of batches skipped by loads."""
         return self._shards.log.unreadable_batches
 
     @property
     def partition_loads(self) -> int:
-        """Count the partitions that were loaded."""
+        """The number of loaded partitions."""
         return self._shards.partition_loads
 
     def check(self) -> None:

@@ -1,8 +1,8 @@
 """Loading of partitions of ``__transaction_state``, in bounded steps.
 
-The last record of each id is its state. An id whose outcome was decided and whose
-markers were not all written is completed after the load, by writing all of them again:
-a marker that ends no transaction changes nothing.
+The last record of each id is its state. If an outcome was decided and some markers may
+be missing, all markers are written again after the load: a marker without a transaction
+to end changes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BYTES_PER_STEP: Final = 16 << 10
 
 
 class TransactionLoading(Loading[Transaction]):
-    """The partitions of ``__transaction_state`` that begin and end to be led here."""
+    """Loading and unloading of the partitions of ``__transaction_state``."""
 
     def __init__(
         self,
@@ -38,15 +38,15 @@ class TransactionLoading(Loading[Transaction]):
         on_work: Callable[[], None],
     ) -> None:
         super().__init__("transactions", shards, on_loaded=on_loaded, on_work=on_work)
-        # By partition, transactions whose markers a loaded shard owes.
+        # By partition, transactions whose markers a loaded shard must write.
         self._prepared: dict[int, dict[str, Transaction]] = {}
 
     def pop_prepared(self, partition: int) -> Iterable[Transaction]:
-        """Return the transactions that a load has found decided."""
+        """Remove and return the transactions that a load has found decided."""
         return self._prepared.pop(partition, {}).values()
 
     def _end(self, one: Transaction) -> Iterable[Effects]:
-        # Its requests wait for writes, which fail or succeed without it.
+        # Waiting requests complete with their writes, which need no further step here.
         return ()
 
     def _read(self, shard: Shard[Transaction]) -> Steps:
@@ -57,7 +57,7 @@ class TransactionLoading(Loading[Transaction]):
                 try:
                     self._take(shard, key, value)
                 except UnreadableRecord as fault:
-                    # One bad record must not cost all transactions.
+                    # One unreadable record must not fail the complete load.
                     logger.error(
                         "a record of __transaction_state is passed over",
                         extra=fields(partition=shard.partition, fault=fault),

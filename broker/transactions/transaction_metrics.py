@@ -1,7 +1,7 @@
-"""Markers that wait, and the outcomes of chores.
+"""Metrics of waiting markers and of the outcomes of chores.
 
 Kafka: ``kafka.coordinator.transaction:type=TransactionMarkerChannelManager``, and the
-totals behind ``transaction-coordinator-metrics``.
+totals of ``transaction-coordinator-metrics``.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A key is a version and the transactional id (``TransactionLogKey`` 0). A value is read
 in versions 0 and 1 (``TransactionLogValue``; 1 is flexible and has tagged fields for
-KIP-890). Version 1 is written once ``transaction.version`` 1 is finalized. Without it
-a restart forgets the producer id that a client of EndTxn 5 was given, as in Kafka.
+KIP-890). Version 1 is written once ``transaction.version`` 1 is finalized. Before that,
+a restart loses the new producer id of a client of EndTxn 5, as in Kafka.
 
 Format: ``transaction-coordinator/src/main/resources/common/message/*.json`` in Kafka.
 """
@@ -55,7 +55,7 @@ def transaction_record(
 
 
 def transaction_tombstone(name: str) -> Record:
-    """Return the record that forgets a transactional id."""
+    """Return the record that removes a transactional id."""
     return Record(_key(name), None)
 
 
@@ -101,7 +101,7 @@ def _tags(value: TransactionValue) -> bytes:
 
 
 def read_name(key: bytes) -> str | None:
-    """Return the transactional id of a key; None: a kind that is passed over."""
+    """Return the transactional id of a key; None for a kind of key to skip."""
     reader = RecordReader(key)
     return reader.string() if reader.int16() == _KEY_VERSION else None
 

@@ -35,10 +35,10 @@ class TransactionState(enum.Enum):
 
 
 _S = TransactionState
-# No transaction is open in these: the id may expire, or begin the next one.
+# States without an open transaction: the id may expire, or begin a transaction.
 COMPLETE: Final = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 IDLE: Final = COMPLETE | {_S.EMPTY}
-# The outcome is decided, and the markers are being written.
+# States with a decided outcome, whose markers are in progress.
 PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 BEFORE: Final[Mapping[TransactionState, frozenset[TransactionState]]] = (
     MappingProxyType(
