@@ -15,14 +15,14 @@ _PORT: Final = re.compile("[0-9]{1,5}")
 
 @dataclass(frozen=True, slots=True)
 class ConnectString:
-    """Servers in the order in which they were named, and the root of all paths."""
+    """Servers in their given order, and the root of all paths."""
 
     servers: tuple[tuple[str, int], ...]
-    # Empty, or a path that begins with a slash and does not end with one.
+    # Empty, or a path with a leading slash and no trailing slash.
     chroot: str
 
     def outside(self, path: str) -> str:
-        """Return the server's path of a path within the chroot.
+        """Return the server's path for a path within the chroot.
 
         >>> parse("zoo/kafka").outside("/")
         '/kafka'
@@ -30,7 +30,7 @@ class ConnectString:
         return self.chroot if self.chroot and path == "/" else self.chroot + path
 
     def inside(self, path: str) -> str:
-        """Return the path within the chroot of a server's path.
+        """Return the path within the chroot for a server's path.
 
         >>> parse("zoo/kafka").inside("/kafka/brokers")
         '/brokers'
@@ -42,7 +42,7 @@ class ConnectString:
 
 
 def parse(text: str) -> ConnectString:
-    """Read a connect string; raises `ValueError`.
+    """Parse a connect string; raises `ValueError`.
 
     >>> parse("one:2182,[::1]/kafka/a")
     ConnectString(servers=(('one', 2182), ('::1', 2181)), chroot='/kafka/a')

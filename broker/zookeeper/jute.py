@@ -1,7 +1,7 @@
 """Jute, ZooKeeper's serialisation: big-endian numbers, and length prefixes.
 
-Values are written by functions that return bytes, and read back by a `Reader`, which
-raises `MalformedFrame` where a frame ends too early or contradicts itself.
+Functions encode values to bytes, and a `Reader` decodes them. The reader raises
+`MalformedFrame` if a frame is truncated or inconsistent.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 from broker.protocol.errors import MalformedFrame
 from broker.zookeeper.znodes import Stat
 
-# A server's default bound on frames, and the bound of Kafka's client on answers (both
-# are called jute.maxbuffer).
+# A server's default limit on frames, and the limit of Kafka's client on responses (both
+# named jute.maxbuffer).
 REQUEST_BYTES_MAX: Final = 0xFFFFF
 ANSWER_BYTES_MAX: Final = 4 << 20
 
@@ -38,22 +38,22 @@ def packed_bool(value: bool) -> bytes:
 
 
 def packed_buffer(value: bytes) -> bytes:
-    """Return bytes with their size."""
+    """Return bytes, prefixed with their size."""
     return _INT.pack(len(value)) + value
 
 
 def packed_text(value: str) -> bytes:
-    """Return a text as UTF-8, with its size in bytes."""
+    """Return a text as UTF-8, prefixed with its size in bytes."""
     return packed_buffer(value.encode())
 
 
 def packed_texts(values: Sequence[str]) -> bytes:
-    """Return a vector of texts."""
+    """Return the bytes of a vector of texts."""
     return _INT.pack(len(values)) + b"".join(map(packed_text, values))
 
 
 def packed_stat(stat: Stat) -> bytes:
-    """Return a znode's stat."""
+    """Return the bytes of a znode's stat."""
     return _STAT.pack(*stat)
 
 
@@ -63,7 +63,7 @@ def framed(body: bytes) -> bytes:
 
 
 class Reader:
-    """Reads a frame from front to back."""
+    """Sequential reader of a frame."""
 
     def __init__(self, frame: bytes) -> None:
         self._frame = frame
@@ -89,7 +89,7 @@ class Reader:
         return self._take(1) != b"\x00"
 
     def read_buffer(self) -> bytes:
-        """Read bytes; jute's null is taken for none."""
+        """Read bytes; jute's null counts as empty."""
         size = self.read_int()
         return b"" if size == -1 else self._take(size)
 
@@ -101,11 +101,11 @@ class Reader:
             raise MalformedFrame(f"a text that is not UTF-8: {error}") from error
 
     def read_texts(self) -> list[str]:
-        """Read a vector of texts; jute's null is taken for none."""
+        """Read a vector of texts; jute's null counts as empty."""
         return [self.read_text() for _ in range(self.read_count())]
 
     def read_count(self) -> int:
-        """Read the size of a vector, none of whose items is smaller than a byte."""
+        """Read the size of a vector whose items have at least one byte each."""
         count = self.read_int()
         if not -1 <= count <= self.left:
             raise MalformedFrame(f"a vector of {count} in {self.left} bytes")
@@ -123,18 +123,18 @@ class Reader:
 
 
 class Frames:
-    """Cuts frames out of received bytes, none larger than a bound."""
+    """Splitter of a byte stream into frames of limited size."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._received = bytearray()
 
     def receive(self, chunk: bytes) -> None:
-        """Take what has come."""
+        """Add received bytes."""
         self._received += chunk
 
     def next(self) -> bytes | None:
-        """Take a whole frame out, if there is one; raises `MalformedFrame`."""
+        """Remove and return a complete frame, if any; raises `MalformedFrame`."""
         if len(self._received) < 4:
             return None
         (size,) = _INT.unpack_from(self._received)

@@ -1,4 +1,4 @@
-"""The watches that stand: which to set again when another connection takes over."""
+"""The pending watches of a session, to set again on a new connection."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from broker.zookeeper import zookeeper_messages as messages
 from broker.zookeeper.znodes import EventKind, NoNode, WatchEvent
 from broker.zookeeper.zookeeper_messages import OK, OpCode, Request
 
-# A request that sets watches again names paths of about so many bytes: the rest of the
-# bound on its frame holds their sizes.
+# Approximate bytes of paths in one request that sets watches again. The rest of the
+# frame's limit is for the size prefixes.
 _PATH_BYTES: Final = 128 << 10
 
 
 class Watches:
-    """Paths (the server's) with a watch on data, on coming into being, on children."""
+    """Server paths with a watch on data, on creation, or on children."""
 
     def __init__(self) -> None:
         self._data: set[str] = set()
@@ -23,7 +23,7 @@ class Watches:
         self._child: set[str] = set()
 
     def answered(self, request: Request[object], code: int) -> None:
-        """Note the watch that an answered request has left."""
+        """Record the watch that a completed request has set."""
         if not request.watch:
             return
         if code == NoNode.code and request.opcode is OpCode.EXISTS:
@@ -34,7 +34,7 @@ class Watches:
             self._data.add(request.path)
 
     def gone_off(self, event: WatchEvent) -> None:
-        """Forget the watches that an event has used up."""
+        """Remove the watches that an event has triggered."""
         if event.kind is not EventKind.CHILDREN_CHANGED:
             self._data.discard(event.path)
             self._exist.discard(event.path)
@@ -42,7 +42,7 @@ class Watches:
             self._child.discard(event.path)
 
     def requests(self, zxid: int) -> Iterator[Request[None]]:
-        """Yield what sets all of them again, as of ``zxid``."""
+        """Yield requests that set all watches again, as of ``zxid``."""
         kinds = (self._data, self._exist, self._child)
         pending = [(i, path) for i in range(3) for path in sorted(kinds[i])]
         while pending:

@@ -1,8 +1,8 @@
-"""The interface of one ZooKeeper session: calls, events, and errors.
+"""The interface of a ZooKeeper session: calls, events, and errors.
 
-Names and meanings are ZooKeeper's own (``KeeperException.Code``, ``Stat``, ``Op``,
+Names and semantics are ZooKeeper's (``KeeperException.Code``, ``Stat``, ``Op``,
 ``Watcher.Event``). Paths are absolute, within the chroot of the connect string. A
-version of -1 matches any.
+version of -1 matches any version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ZooKeeperError(Exception):
-    """A call that failed; ``op`` says at which operation of a `multi`."""
+    """A failed call; ``op`` is the index of the failed operation of a `multi`."""
 
     code: int
 
@@ -29,7 +29,7 @@ class ZooKeeperError(Exception):
 
 
 class ConnectionLoss(ZooKeeperError):
-    """The connection went before the answer came: perhaps done, perhaps not."""
+    """The connection ended before the response; the outcome is unknown."""
 
     code = -4
 
@@ -41,7 +41,7 @@ class NoNode(ZooKeeperError):
 
 
 class BadVersion(ZooKeeperError):
-    """The znode has another version than the call named."""
+    """The version of the znode differs from that of the call."""
 
     code = -103
 
@@ -65,7 +65,7 @@ class NotEmpty(ZooKeeperError):
 
 
 class SessionExpired(ZooKeeperError):
-    """The session is over, and its ephemeral znodes with it."""
+    """The session has ended, and its ephemeral znodes are deleted."""
 
     code = -112
 
@@ -80,7 +80,7 @@ class OtherError(ZooKeeperError):
 
 
 class Stat(NamedTuple):
-    """A znode without its data; zxids are transactions, times ms since the epoch."""
+    """Metadata of a znode; zxids number transactions, times are ms since the epoch."""
 
     czxid: int
     mzxid: int
@@ -103,7 +103,7 @@ class Znode(NamedTuple):
 
 
 class EventKind(IntEnum):
-    """The event of a watch, by ZooKeeper's numbers."""
+    """The kinds of watch events, with ZooKeeper's numbers."""
 
     CREATED = 1
     DELETED = 2
@@ -112,7 +112,7 @@ class EventKind(IntEnum):
 
 
 class WatchEvent(NamedTuple):
-    """A watch has gone off, and is gone."""
+    """The event that triggered and removed a watch."""
 
     kind: EventKind
     path: str
@@ -131,7 +131,7 @@ Event: TypeAlias = "WatchEvent | SessionEvent"
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode; sequential ones get ten digits appended."""
+    """Create a znode; a sequential znode's path gets a suffix of ten digits."""
 
     path: str
     data: bytes = b""
@@ -165,17 +165,17 @@ class Check:
 
 
 Op: TypeAlias = "Create | SetData | Delete | Check"
-# The path that was created, the new stat of data that was set, nothing else.
+# Create: the path. Set: the new stat. Others: None.
 OpResult: TypeAlias = "str | Stat | None"
 
 
 class Znodes(Protocol):
-    """One session with ZooKeeper.
+    """A session with ZooKeeper.
 
-    Calls wait while there is no connection. They raise `ConnectionLoss` if it goes
-    while they wait for their answer, `SessionExpired` once the session is over, and
-    what their docstrings name. Calls made side by side are sent side by side, and
-    carried out in the order in which they were made.
+    Calls wait while no connection exists. They raise `ConnectionLoss` if the connection
+    ends before the response, `SessionExpired` after the end of the session, and the
+    errors in their docstrings. Concurrent calls are pipelined, and executed in the
+    order of the calls.
     """
 
     # 0 until the first connection.
@@ -196,9 +196,9 @@ class Znodes(Protocol):
         """
 
     async def get(self, path: str, *, watch: bool = False) -> Znode:
-        """Return a znode's data; the watch goes off when it changes or is deleted.
+        """Return a znode's data; the watch triggers on its change or deletion.
 
-        :raises NoNode: then without a watch.
+        :raises NoNode: without setting a watch.
         """
 
     async def set(self, path: str, data: bytes, *, version: int = -1) -> Stat:
@@ -214,28 +214,28 @@ class Znodes(Protocol):
         """
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        """Return a znode's stat; the watch sees it come, change or go."""
+        """Return a znode's stat; the watch triggers on creation, change or deletion."""
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...]:
         """Return the names of a znode's children, sorted.
 
-        The watch goes off when one comes or goes, or the znode itself is deleted.
+        The watch triggers when a child is created or deleted, or the znode is deleted.
 
-        :raises NoNode: then without a watch.
+        :raises NoNode: without setting a watch.
         """
 
     async def multi(self, ops: Sequence[Op]) -> tuple[OpResult, ...]:
-        """Carry out all operations, or none.
+        """Execute all operations, or none.
 
-        :raises ZooKeeperError: of the first that failed; ``op`` is its index.
+        :raises ZooKeeperError: for the first failure; ``op`` is its index.
         """
 
     async def close(self) -> None:
-        """End the session, and with it its ephemeral znodes; `run` returns."""
+        """End the session and delete its ephemeral znodes; `run` returns."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = ...) -> None:
-        """Keep the session until it is closed or has expired.
+        """Maintain the session until it is closed or has expired.
 
-        Started when the session is established. Cancelled, it leaves the session to
-        expire, as a process does that is killed.
+        Started when the session is established. Cancellation leaves the session to
+        expire, like a killed process.
         """

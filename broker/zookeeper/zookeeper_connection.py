@@ -1,10 +1,12 @@
-"""One connection to a server: requests out in order, answers in, events between them.
+"""A connection to a server: ordered requests and responses, with events between them.
 
-Requests are submitted synchronously and answered by a synchronous call, so messages
-that precede an answer in the stream (an event, above all) are handled before it. A
-connection ends as a whole: when the server is silent for two thirds of the session's
-time-out, at bytes that are no answer, at an answer larger than `ANSWER_BYTES_MAX`. All
-calls without an answer then fail with ConnectionLoss.
+Requests are submitted, and responses processed, by synchronous calls. Therefore
+messages that precede a response in the stream, in particular events, are processed
+before it.
+
+A connection ends when the server is silent for two thirds of the session's time-out,
+sends malformed bytes, or sends a response larger than `ANSWER_BYTES_MAX`. All calls
+without a response then fail with ConnectionLoss.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from broker.zookeeper.zookeeper_messages import (
     read_greeting,
 )
 
-# As Java's client: silence is noticed while there is time to find another server, and
-# a ping gets a second chance before that.
+# As in Java's client: a silent server is detected while time remains to connect to
+# another one, and after a second ping.
 _SILENCE_SHARE: Final = 2 / 3
 _PING_SHARE: Final = 1 / 3
 _XID_MAX: Final = 0x7FFFFFFF
@@ -42,31 +44,31 @@ BROKEN: Final = (trio.BrokenResourceError, trio.ClosedResourceError, MalformedFr
 
 
 class Call:
-    """A request and its outcome: a code, and an answer if that is OK."""
+    """A request and its outcome: a code, and a response if the code is OK."""
 
     def __init__(self, request: Request[Any]) -> None:
         self.request = request
         self.code = OK
         self.answer: Any = None
         self.done = trio.Event()
-        # The caller has given up: not to be sent if it has not been.
+        # The caller no longer waits: an unsent request is not sent.
         self.abandoned = False
 
     def fail(self, code: int) -> None:
-        """Report to the waiting task that there is no answer."""
+        """Complete the call with an error code."""
         self.code = code
         self.done.set()
 
 
 class _InFlight(NamedTuple):
-    """A call that was written under ``xid`` and has no answer yet."""
+    """A call sent with ``xid``, without a response yet."""
 
     xid: int
     call: Call
 
 
 class Connection:
-    """A stream to one server, and the requests in flight over it."""
+    """A stream to one server, and its requests in flight."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class Connection:
         self._stream = stream
         self._watches = watches
         self._on_event = on_event
-        # The last transaction that an answer named.
+        # The latest transaction in a response.
         self.last_zxid = last_zxid
         self._frames = Frames(ANSWER_BYTES_MAX)
         self._in_flight: deque[_InFlight] = deque()
@@ -91,7 +93,7 @@ class Connection:
         self.why = "the connection was closed"
 
     async def greet(self, request: bytes) -> Greeting:
-        """Ask for a session; raises one of `BROKEN`."""
+        """Request a session; raises one of `BROKEN`."""
         await self._stream.send_all(framed(request))
         greeting = read_greeting(await self._next_frame())
         self._silence_s = greeting.timeout_ms / 1000 * _SILENCE_SHARE
@@ -99,7 +101,7 @@ class Connection:
         return greeting
 
     def submit(self, call: Call) -> None:
-        """Send a request, unless its caller has given up."""
+        """Send a request, unless its caller no longer waits."""
         if call.abandoned:
             return
         self._xid = self._xid % _XID_MAX + 1
@@ -107,7 +109,7 @@ class Connection:
         self._write(self._xid, call.request.opcode, call.request.body)
 
     async def run(self) -> None:
-        """Carry requests and answers until the connection ends; `why` then says why."""
+        """Transfer messages until the connection ends; `why` is then the reason."""
         async with trio.open_nursery() as nursery:
             self._scope = nursery.cancel_scope
             self._heard()
@@ -118,7 +120,7 @@ class Connection:
             self.why = f"the server was silent for {self._silence_s} s"
 
     async def aclose(self) -> None:
-        """Close the stream; what waits for an answer fails."""
+        """Close the stream; calls in flight fail with ConnectionLoss."""
         while self._in_flight:
             self._in_flight.popleft().call.fail(ConnectionLoss.code)
         with trio.CancelScope() as at_once:

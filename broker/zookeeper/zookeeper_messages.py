@@ -1,7 +1,7 @@
-"""A client's messages: requests as bytes, and the decoding of answers.
+"""A client's messages: encoding of requests, and decoding of responses.
 
-Numbers and orders of fields are those of ZooKeeper's jute file and ``ZooDefs``.
-Paths are the server's.
+Numbers and the order of fields are from ZooKeeper's jute file and ``ZooDefs``. Paths
+are the server's.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class OpCode(IntEnum):
-    """The operation of a request; `ERROR` stands in the answer to a multi only."""
+    """The operation of a request; `ERROR` occurs only in the response to a multi."""
 
     CREATE = 1
     DELETE = 2
@@ -86,13 +86,13 @@ _BY_CODE: Final = {error.code: error for error in _ERRORS}
 
 
 def error_of(code: int, path: str, *, op: int | None = None) -> ZooKeeperError:
-    """Return the exception of an error's code."""
+    """Return the exception for an error code."""
     known = _BY_CODE.get(code)
     return OtherError(path, code, op=op) if known is None else known(path, op=op)
 
 
 class Greeting(NamedTuple):
-    """A server's answer to a connect request; a time-out of 0 says: expired."""
+    """A server's response to a connect request; a time-out of 0 means expired."""
 
     timeout_ms: int
     session_id: int
@@ -102,7 +102,7 @@ class Greeting(NamedTuple):
 def connect_request(
     last_zxid: int, timeout_ms: int, session_id: int, password: bytes
 ) -> bytes:
-    """Return the first message of a connection; session 0 asks for a new one."""
+    """Return the first message of a connection; session 0 requests a new one."""
     return b"".join(
         (
             packed_int(0),
@@ -116,7 +116,7 @@ def connect_request(
 
 
 def read_greeting(frame: bytes) -> Greeting:
-    """Read the answer to a connect request; what else it says does not matter."""
+    """Decode the response to a connect request; the remaining fields are ignored."""
     reader = Reader(frame)
     reader.read_int()
     timeout_ms, session_id = reader.read_int(), reader.read_long()
@@ -124,7 +124,7 @@ def read_greeting(frame: bytes) -> Greeting:
 
 
 def read_event(reader: Reader) -> WatchEvent:
-    """Read what follows the header of an event."""
+    """Decode the body of an event, after its header."""
     number, _state, path = reader.read_int(), reader.read_int(), reader.read_text()
     try:
         return WatchEvent(EventKind(number), path)
@@ -134,7 +134,7 @@ def read_event(reader: Reader) -> WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T]):
-    """A request: its path, whether it sets a watch, and the reader of its answer."""
+    """A request: its path, whether it sets a watch, and the decoder of its response."""
 
     opcode: OpCode
     path: str
@@ -144,7 +144,7 @@ class Request(Generic[T]):
 
 
 def create(op: Create) -> Request[str]:
-    """Create a znode; the answer is its path."""
+    """Create a znode; the response is its path."""
     return Request(OpCode.CREATE, op.path, _create(op), Reader.read_text)
 
 
@@ -155,7 +155,7 @@ def get(path: str, *, watch: bool) -> Request[Znode]:
 
 
 def set_data(op: SetData) -> Request[Stat]:
-    """Replace a znode's data; the answer is its new stat."""
+    """Replace a znode's data; the response is its new stat."""
     return Request(OpCode.SET_DATA, op.path, _set_data(op), Reader.read_stat)
 
 
@@ -171,7 +171,7 @@ def exists(path: str, *, watch: bool) -> Request[Stat]:
 
 
 def children(path: str, *, watch: bool) -> Request[list[str]]:
-    """Read the names of a znode's children, in no order."""
+    """Read the names of a znode's children, unordered."""
     body = packed_text(path) + packed_bool(watch)
     return Request(OpCode.GET_CHILDREN, path, body, Reader.read_texts, watch)
 
@@ -179,7 +179,7 @@ def children(path: str, *, watch: bool) -> Request[list[str]]:
 def set_watches(
     zxid: int, data: Sequence[str], exist: Sequence[str], child: Sequence[str]
 ) -> Request[None]:
-    """Set watches again; those that missed something since ``zxid`` go off at once."""
+    """Set watches again; those with an event after ``zxid`` trigger at once."""
     body = packed_long(zxid) + b"".join(map(packed_texts, (data, exist, child)))
     return Request(OpCode.SET_WATCHES, "/", body, _nothing)
 
@@ -193,21 +193,21 @@ def close_session() -> Request[None]:
 
 
 class OpFailed(NamedTuple):
-    """The code of the operation that made a multi fail, and its index."""
+    """The error code and the index of the failed operation of a multi."""
 
     code: int
     op: int
 
 
 def multi(ops: Sequence[Op]) -> Request[tuple[OpResult, ...] | OpFailed]:
-    """Carry out all operations or none."""
+    """Execute all operations or none."""
     body = b"".join(_op_header(opcode_of(op)) + _op_body(op) for op in ops)
     path = ops[0].path if ops else "/"
     return Request(OpCode.MULTI, path, body + _op_end(), _results)
 
 
 def opcode_of(op: Op) -> OpCode:
-    """Return the code by which an operation stands in a transaction."""
+    """Return the code of an operation within a multi."""
     match op:
         case Create():
             return OpCode.CREATE
@@ -244,8 +244,7 @@ def _results(reader: Reader) -> tuple[OpResult, ...] | OpFailed:
         if done:
             return tuple(results)
         if opcode == OpCode.ERROR:
-            # Operations before the one that failed say OK, later ones that they were
-            # not tried.
+            # Operations before the failed one have OK, later ones a code for not tried.
             code = reader.read_int()
             if code != OK:
                 return OpFailed(code, len(results))
@@ -288,4 +287,4 @@ def _data_and_stat(reader: Reader) -> Znode:
 
 
 def _nothing(reader: Reader) -> None:
-    """Read an answer that is a header only."""
+    """Decode a response without a body."""

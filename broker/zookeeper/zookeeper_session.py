@@ -1,9 +1,9 @@
-"""A session with ZooKeeper: one connection after the other, until closed or expired.
+"""A session with ZooKeeper: successive connections, until closed or expired.
 
-Java's ``ZooKeeper`` without its threads. A connection that is lost is made again, to
-the next server of the connect string, under the same session; the present watches are
-set again, as of the last known transaction. Only a server can report that the session
-has expired: as long as none answers, calls wait.
+Java's ``ZooKeeper`` without its threads. After a lost connection, the session connects
+to the next server of the connect string, and sets its pending watches again, as of the
+last known transaction. Only a server can report that the session has expired. While
+none is reachable, calls wait.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from broker.zookeeper.zookeeper_messages import (
 
 T = TypeVar("T")
 
-# As Java's client, which waits up to a second between servers.
+# As in Java's client, which waits up to a second between servers.
 _BACKOFF_S, _BACKOFF_MAX_S = 0.05, 1.0
 _HEADER_BYTES: Final = 8
 _PASSWORD_BYTES: Final = 16
 
 
 class ZooKeeperSession:
-    """One session; `Znodes` says what may be asked of it."""
+    """A session with ZooKeeper; `Znodes` describes its calls."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class ZooKeeperSession:
         connect: Connect,
         rng: random.Random,
     ) -> None:
-        """``timeout_ms`` is asked for; servers grant what lies in their bounds.
+        """``timeout_ms`` is requested; servers limit it to their bounds.
 
-        :raises ValueError: if the connect string is none.
+        :raises ValueError: if the connect string is malformed.
         """
         self._where = connect_string.parse(connect_to)
-        # Clients of one connect string do not all go to its first server.
+        # A random order distributes clients with one connect string over its servers.
         self._server_count = len(self._where.servers)
         self._servers = cycle(rng.sample(self._where.servers, self._server_count))
         self._timeout_ms = timeout_ms
@@ -88,10 +88,10 @@ class ZooKeeperSession:
         self._scope = trio.CancelScope()
         self._task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
         self._told, self.events = trio.open_memory_channel[Event](math.inf)
-        # Why there is no connection, or why the last one ended.
+        # The reason why no connection exists, or why the last one ended.
         self.why = "not connected yet"
 
-    # ---- what may be asked ----------------------------------------------------------
+    # ---- calls ----------------------------------------------------------------------
 
     async def create(
         self,
@@ -135,7 +135,7 @@ class ZooKeeperSession:
         return tuple(sorted(names))
 
     async def multi(self, ops: Sequence[Op]) -> tuple[OpResult, ...]:
-        """Carry out all operations, or none."""
+        """Execute all operations, or none."""
         outside = [replace(op, path=self._where.outside(op.path)) for op in ops]
         path = ops[0].path if ops else "/"
         results = await self._ask(path, zookeeper_messages.multi(outside))
@@ -148,7 +148,7 @@ class ZooKeeperSession:
         )
 
     async def make_chroot(self) -> None:
-        """Create the chroot of the connect string, as far as it is not there."""
+        """Create the missing znodes of the connect string's chroot."""
         names = self._where.chroot.split("/")[1:]
         for count in range(1, len(names) + 1):
             path = "/" + "/".join(names[:count])
@@ -158,7 +158,7 @@ class ZooKeeperSession:
                 continue
 
     async def close(self) -> None:
-        """End the session; one that cannot say so is left to expire."""
+        """End the session; without a connection it is left to expire."""
         self._over = True
         if self._connection is not None:
             farewell = Call(zookeeper_messages.close_session())
@@ -171,7 +171,7 @@ class ZooKeeperSession:
         if self._over:
             raise SessionExpired(path)
         if len(request.body) + _HEADER_BYTES > REQUEST_BYTES_MAX:
-            # A server would hang up, and again when it is tried again.
+            # A server would close the connection, also after each retry.
             raise zookeeper_messages.error_of(BAD_ARGUMENTS, path)
         call = Call(request)
         if self._connection is None:
@@ -192,7 +192,7 @@ class ZooKeeperSession:
     async def run(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Keep the session until it is closed or has expired."""
+        """Maintain the session until it is closed or has expired."""
         self._task_status = task_status
         failures = 0
         try:
@@ -200,13 +200,13 @@ class ZooKeeperSession:
                 while not self._over:
                     await trio.sleep(self._backoff.after(failures))
                     served = await self._visit(*next(self._servers))
-                    # One that greets and hangs up is as one that is away.
+                    # A server that disconnects after its greeting counts as a failure.
                     failures = 1 if served else failures + 1
         finally:
             self._end()
 
     async def _visit(self, host: str, port: int) -> bool:
-        """Connect to a server and stay until that ends; return whether it served."""
+        """Use a server until the connection ends; return whether it granted a session."""
         patience_s = self._timeout_ms / 1000 / self._server_count
         try:
             stream = await reach(self._connect, host, port, patience_s)
@@ -243,7 +243,7 @@ class ZooKeeperSession:
         )
 
     def _greeted(self, greeting: Greeting, connection: Connection) -> bool:
-        """Take a session, or learn that it has expired: False."""
+        """Accept the granted session; return False if it has expired."""
         if greeting.timeout_ms <= 0:
             if self.session_id == 0:
                 raise MalformedFrame("a new session that has expired")

@@ -1,7 +1,8 @@
 """A ZooKeeper server as a process: ``python -m broker.zookeeper.in_memory``.
 
-For clusters on one machine: one server, kept in memory, durable on disk, without
-authentication. It prints a line when it listens, and ends on SIGTERM or SIGINT.
+For clusters on one machine: a single server with its state in memory, durable on disk,
+without authentication. The process prints a line when the server listens, and ends on
+SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def main() -> None:
             sys.stderr.write(f"cut {cut} bytes of an unfinished write from the log\n")
         service = ZooKeeperService(
             now_ns=time.monotonic_ns,
-            # Session passwords are drawn from it.
+            # Source of session passwords.
             rng=random.SystemRandom(),
             tick_ms=options.tick_ms,
             start_ms=(time.time_ns() - time.monotonic_ns()) // _NS_PER_MS,

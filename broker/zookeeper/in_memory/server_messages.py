@@ -1,6 +1,6 @@
-"""A server's messages: what clients ask, read from bytes, and answers as bytes.
+"""A server's messages: decoding of requests, encoding of responses.
 
-The other half of ``broker.zookeeper.zookeeper_messages``.
+The counterpart of ``broker.zookeeper.zookeeper_messages``.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ UNIMPLEMENTED: Final = -6
 INVALID_ACL: Final = -114
 AUTH_FAILED: Final = -115
 QUOTA_EXCEEDED: Final = -125
-# What operations of a multi say that come after the one that failed.
+# The code of multi operations after the failed operation.
 _NOT_TRIED: Final = -2
 _CONNECTED: Final = 3
-# The only entry of an access list: everybody may do everything.
+# The only supported access list entry: all permissions for all clients.
 _OPEN: Final = (31, "world", "anyone")
 WRITES: Final = (
     *(OpCode.CREATE, OpCode.CREATE_2, OpCode.SET_DATA, OpCode.DELETE, OpCode.MULTI),
@@ -66,7 +66,7 @@ class Connect(NamedTuple):
 
 
 def read_connect(frame: bytes) -> Connect:
-    """Read the first message; raises `MalformedFrame`."""
+    """Decode the first message; raises `MalformedFrame`."""
     reader = Reader(frame)
     reader.read_int()
     last_zxid, timeout_ms = reader.read_long(), reader.read_int()
@@ -74,7 +74,7 @@ def read_connect(frame: bytes) -> Connect:
 
 
 def greeting_frame(greeting: Greeting) -> bytes:
-    """Return the answer to the first message."""
+    """Return the response to the first message."""
     return framed(
         packed_int(0)
         + packed_int(greeting.timeout_ms)
@@ -85,9 +85,9 @@ def greeting_frame(greeting: Greeting) -> bytes:
 
 
 def read_ops(opcode: int, reader: Reader) -> list[Op]:
-    """Read what a request is to write; raises `MalformedFrame`, or `OtherError`."""
+    """Decode the operations of a write; raises `MalformedFrame`, or `OtherError`."""
     if opcode != OpCode.MULTI:
-        # The second form differs in its answer only.
+        # The two forms of create differ only in their responses.
         opcode = OpCode.CREATE if opcode == OpCode.CREATE_2 else opcode
         return [_read_op(opcode, reader)]
     ops: list[Op] = []
@@ -120,28 +120,28 @@ def _read_create(path: str, reader: Reader) -> Create:
     ]
     flags = reader.read_int()
     if flags & ~(EPHEMERAL | SEQUENTIAL):
-        # Containers, and znodes that live for a time.
+        # Containers, and znodes with a time to live.
         raise OtherError(path, UNIMPLEMENTED)
     if acl != [_OPEN]:
-        # Nothing would enforce any other.
+        # Other access lists would not be enforced.
         raise OtherError(path, INVALID_ACL)
     return Create(path, data, bool(flags & EPHEMERAL), bool(flags & SEQUENTIAL))
 
 
 def answer_frame(xid: int, zxid: int, code: int, body: bytes = b"") -> bytes:
-    """Return an answer: its header, and its body if all is well."""
+    """Return a response: its header, and its body unless ``code`` is an error."""
     header = packed_int(xid) + packed_long(zxid) + packed_int(code)
     return framed(header + (body if code == OK else b""))
 
 
 def event_frame(zxid: int, event: WatchEvent) -> bytes:
-    """Return what a watcher is told."""
+    """Return the notification of a watch."""
     body = packed_int(event.kind) + packed_int(_CONNECTED) + packed_text(event.path)
     return answer_frame(EVENT_XID, zxid, OK, body)
 
 
 def write_body(opcode: int, ops: Sequence[Op], results: Sequence[OpResult]) -> bytes:
-    """Return the body of the answer to what has been written."""
+    """Return the body of the response to a successful write."""
     if opcode != OpCode.MULTI:
         return _result(results[0])
     pieces = []
@@ -151,34 +151,34 @@ def write_body(opcode: int, ops: Sequence[Op], results: Sequence[OpResult]) -> b
 
 
 def failed_multi_body(count: int, failed: int, code: int) -> bytes:
-    """Return the body for ``count`` operations of which one failed: none was done."""
+    """Return the body for a multi of ``count`` operations, one of which failed."""
     codes = [OK] * failed + [code] + [_NOT_TRIED] * (count - failed - 1)
     pieces = (_op_header(OpCode.ERROR, it) + packed_int(it) for it in codes)
     return b"".join(pieces) + _op_end()
 
 
 def data_body(data: bytes, stat: Stat) -> bytes:
-    """Return the body of a znode's data."""
+    """Return the body of a response with a znode's data."""
     return packed_buffer(data) + packed_stat(stat)
 
 
 def children_body(names: Sequence[str]) -> bytes:
-    """Return the body of a znode's children."""
+    """Return the body of a response with a znode's children."""
     return packed_texts(names)
 
 
 def acl_body(stat: Stat) -> bytes:
-    """Return the body of a znode's access list."""
+    """Return the body of a response with a znode's access list."""
     return OPEN_ACL + packed_stat(stat)
 
 
 def path_body(path: str) -> bytes:
-    """Return the body of an answer that repeats its path."""
+    """Return the body of a response with the request's path."""
     return packed_text(path)
 
 
 def stat_body(stat: Stat) -> bytes:
-    """Return the body of a znode's stat."""
+    """Return the body of a response with a znode's stat."""
     return packed_stat(stat)
 
 

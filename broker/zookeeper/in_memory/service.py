@@ -1,11 +1,11 @@
 """Decisions of a ZooKeeper service, frame by frame: sessions, the tree, watches.
 
-One service may be behind several servers, as an ensemble without delays is: whatever
-was written at one is read at all, and a session moves from one to another. It outlives
-its servers, as files would. Nothing here waits; peers are told by synchronous calls.
+Several servers may share one service, like an ensemble without delays: a write at one
+server is visible at all, and sessions move between servers. The service outlives its
+servers, as files would. Nothing here waits; peers are notified by synchronous calls.
 
 With a journal, every transaction is appended to it, and the state is recovered from it.
-The server delays answers until the journal is on disk.
+The server delays responses until the journal is on disk.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _READS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on the memory that clients can occupy beside the znodes."""
+    """Bounds on the memory that clients can occupy apart from znodes."""
 
     sessions: int = 10_000
     watches_per_connection: int = 100_000
@@ -71,19 +71,19 @@ class Limits:
 
 
 class Peer(Protocol):
-    """The server's end of a client's connection, known by its identity."""
+    """The server's end of a client's connection, compared by identity."""
 
     def __hash__(self) -> int: ...
 
     def send(self, frame: bytes) -> None:
-        """Send a frame after those that are to be sent already."""
+        """Send a frame after those already queued."""
 
     def hang_up(self) -> None:
-        """Send what is to be sent, and end the connection."""
+        """Send the queued frames and close the connection."""
 
 
 class ZooKeeperService:
-    """The state of a ZooKeeper ensemble, and what it answers."""
+    """The state of a ZooKeeper ensemble, and its responses."""
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class ZooKeeperService:
         journal: Journal | None = None,
         limits: Limits = Limits(),
     ) -> None:
-        """Begin with what ``journal`` holds.
+        """Begin with the content of ``journal``.
 
-        :raises JournalError: if that is no state of a service.
+        :raises JournalError: if the content is not the state of a service.
         """
         self._now_ns = now_ns
-        # What its wall clock says when ``now_ns`` is 0: by that znodes are dated.
+        # The wall clock time at ``now_ns`` 0, for the times of znodes.
         self._start_ms = start_ms
         self.tree = Tree()
         self.sessions: Sessions[Peer] = Sessions(tick_ms, rng)
@@ -115,11 +115,11 @@ class ZooKeeperService:
     # ---- the journal ----------------------------------------------------------------
 
     def packed(self) -> bytes:
-        """Return the whole state as bytes, for a snapshot."""
+        """Return the complete state as bytes, for a snapshot."""
         return self.tree.packed() + self.sessions.packed()
 
     def _record(self, transaction: Transaction) -> None:
-        """Append the transaction whose number was used last."""
+        """Append the transaction with the last used number to the journal."""
         if self.journal is not None:
             self.journal.append(packed_transaction(self.tree.zxid, transaction))
 
@@ -153,7 +153,7 @@ class ZooKeeperService:
     # ---- connections ----------------------------------------------------------------
 
     def connect(self, peer: Peer, frame: bytes) -> None:
-        """Greet a client; raises `MalformedFrame`."""
+        """Open or resume a client's session; raises `MalformedFrame`."""
         asked = server_messages.read_connect(frame)
         if asked.last_zxid > self.tree.zxid:
             raise MalformedFrame(f"the client has seen transaction {asked.last_zxid}")
@@ -185,7 +185,7 @@ class ZooKeeperService:
         self.sessions.touch(session, self._now_ms())
 
     def disconnect(self, peer: Peer) -> None:
-        """Forget a connection, and with it its watches; the session lives on."""
+        """Remove a connection with its watches; the session continues."""
         self._watches.forget(peer)
         session = self._of_peer.pop(peer, None)
         if session is not None:
@@ -194,21 +194,21 @@ class ZooKeeperService:
     # ---- expiry ---------------------------------------------------------------------
 
     def until_tick_ns(self) -> int:
-        """Return how long until sessions are looked at again."""
+        """Return the time until the next check for expired sessions."""
         tick_ns = self.sessions.tick_ms * _NS_PER_MS
         return tick_ns - self._now_ns() % tick_ns
 
     def expire(self) -> None:
-        """End the sessions that nothing has been heard of for too long."""
+        """End the sessions whose clients were silent for the time-out."""
         for session in self.sessions.expired(self._now_ms()):
             self._end(session)
 
     def expire_now(self, session_id: int) -> None:
-        """End a session at once, whatever is heard of it."""
+        """End a session at once, even if its client is active."""
         self._end(self.sessions[session_id])
 
     def started(self) -> None:
-        """Add a server; sessions that had none keep their whole time-out."""
+        """Add a server; the first one restarts the time-outs of all sessions."""
         if self._servers == 0:
             self.sessions.touch_all(self._now_ms())
         self._servers += 1
@@ -236,10 +236,10 @@ class ZooKeeperService:
     # ---- requests -------------------------------------------------------------------
 
     def take(self, peer: Peer, frame: bytes) -> None:
-        """Answer a request; raises `MalformedFrame`."""
+        """Handle a request; raises `MalformedFrame`."""
         session = self._of_peer.get(peer)
         if session is None:
-            # Its session has just ended, and the connection with it.
+            # The session has just ended, and the connection with it.
             return
         self.sessions.touch(session, self._now_ms())
         reader = Reader(frame)
@@ -253,7 +253,7 @@ class ZooKeeperService:
             self.disconnect(peer)
             peer.hang_up()
         elif opcode == OpCode.AUTH:
-            # There are no identities; a client without the wanted one is refused.
+            # Authentication is unsupported, so credentials are rejected.
             peer.send(server_messages.answer_frame(xid, 0, server_messages.AUTH_FAILED))
             peer.hang_up()
         else:
@@ -326,7 +326,7 @@ class ZooKeeperService:
         if "\0" in path:
             raise OtherError(path, BAD_ARGUMENTS)
         if watch:
-            # It sees a znode come into being, too.
+            # This watch also triggers when the znode is created.
             self._watch_data(path, peer)
         return self.tree.get(path).stat
 
@@ -351,7 +351,7 @@ class ZooKeeperService:
             raise MalformedFrame(f"more than {limit} watches")
 
     def _set_watches(self, peer: Peer, reader: Reader) -> None:
-        """Set watches again; what they have missed since a transaction is told."""
+        """Set watches again; send the events missed since the client's transaction."""
         zxid = reader.read_long()
         kinds = (
             (reader.read_texts(), _missed_data, self._watch_data),

@@ -9,9 +9,9 @@ import trio
 
 _RECEIVED_BYTES: Final = 1 << 16
 _BACKLOG: Final = 128
-# As `trio.serve_listeners`, where descriptors are short.
+# The pause of `trio.serve_listeners` when file descriptors run out.
 _PAUSE_S: Final = 0.1
-# With a linger of no time, closing resets the connection (socket(7)).
+# With a linger time of 0, closing resets the connection (socket(7)).
 _LINGER_NONE: Final = bytes.fromhex("0100000000000000")
 
 
@@ -52,14 +52,14 @@ class TcpConnection:
         await self._stream.send_all(data)
 
     async def receive_some(self) -> bytes:
-        """Receive some bytes; none if the client has finished."""
+        """Receive some bytes; none at the end of the client's stream."""
         return bytes(await self._stream.receive_some(_RECEIVED_BYTES))
 
     def close(self) -> None:
-        """Close the connection; the client receives what was sent."""
+        """Close the connection; the client receives the sent bytes."""
         self._socket.close()
 
     def abort(self) -> None:
-        """Reset the connection; what was sent and not received is lost."""
+        """Reset the connection; bytes not yet received are lost."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
         self._socket.close()

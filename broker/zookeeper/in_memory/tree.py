@@ -1,8 +1,8 @@
 """ZooKeeper's tree of znodes: transactions in, results and events out.
 
-``DataTree`` and the checks of ``PrepRequestProcessor``, decided synchronously. Each
-attempt to write is a transaction with a number of its own (zxid), whether it succeeds
-or not; one of several operations is carried out whole or leaves nothing behind.
+Java: ``DataTree`` and the checks of ``PrepRequestProcessor``; here all synchronous.
+Each write is a transaction with its own number (zxid), even if it fails. A transaction
+of several operations is atomic.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Znode:
     mtime_ms: int
     pzxid: int
     version: int = 0
-    # How often a child was created: the number that the next sequential one gets.
+    # The number of child creations, and the suffix of the next sequential child.
     births: int = 0
     children: set[str] = field(default_factory=set)
 
@@ -63,7 +63,7 @@ class _Znode:
             ctime_ms=self.ctime_ms,
             mtime_ms=self.mtime_ms,
             version=self.version,
-            # Creations and deletions, of which only the former are counted.
+            # Creations plus deletions; the latter are births minus present children.
             cversion=2 * self.births - len(self.children),
             aversion=0,
             ephemeral_owner=self.owner,
@@ -96,20 +96,20 @@ class Tree:
     def __init__(self) -> None:
         self.zxid = 0
         self._znodes = {"/": _Znode(b"", 0, 0, 0, 0, 0, 0)}
-        # The ephemeral znodes of each session that has some.
+        # The paths of each session's ephemeral znodes.
         self._owned: dict[int, set[str]] = {}
         self._session = 0
         self._now_ms = 0
         self._events: list[WatchEvent] = []
-        # What the present transaction has changed, as it was before; None: nothing.
+        # The present transaction's znodes before their change; None: did not exist.
         self._before: dict[str, _Znode | None] = {}
 
     def transact(
         self, ops: Sequence[Op], *, session: int, now_ms: int
     ) -> tuple[list[OpResult], list[WatchEvent]]:
-        """Carry out all operations; return their results, and what watches see.
+        """Execute all operations; return their results, and the events for watches.
 
-        :raises ZooKeeperError: of the first that fails, with its index; none is done.
+        :raises ZooKeeperError: for the first failure, with its index; all are undone.
         """
         self.zxid += 1
         self._session, self._now_ms = session, now_ms
@@ -125,7 +125,7 @@ class Tree:
         return results, self._events
 
     def packed(self) -> bytes:
-        """Return the whole tree as bytes, for `read`."""
+        """Return the complete tree as bytes, for `read`."""
         pieces = [packed_long(self.zxid), packed_int(len(self._znodes))]
         for path, znode in sorted(self._znodes.items()):
             pieces += (packed_text(path), znode.packed())
@@ -133,10 +133,10 @@ class Tree:
 
     @classmethod
     def read(cls, reader: Reader) -> Tree:
-        """Return the tree of a snapshot; raises `MalformedFrame`."""
+        """Decode the tree of a snapshot; raises `MalformedFrame`."""
         tree = cls()
         tree.zxid = reader.read_long()
-        # Sorted, so a parent comes before its children.
+        # Paths are sorted, so a parent precedes its children.
         for _ in range(reader.read_count()):
             path = reader.read_text()
             tree._put(path, _Znode.read(reader))
@@ -146,7 +146,7 @@ class Tree:
         return tree
 
     def skip(self) -> None:
-        """Use up a number: sessions come and go by transactions, too."""
+        """Consume a number for a transaction that leaves the tree unchanged."""
         self.zxid += 1
 
     def get(self, path: str) -> Znode:
@@ -164,11 +164,11 @@ class Tree:
         return sorted(self._znode(path).children)
 
     def ephemerals(self, session: int) -> list[str]:
-        """Return the paths of a session's znodes, sorted."""
+        """Return the paths of a session's ephemeral znodes, sorted."""
         return sorted(self._owned.get(session, ()))
 
     def count_ephemerals(self, session: int) -> int:
-        """Return the number of a session's znodes."""
+        """Return the number of a session's ephemeral znodes."""
         return len(self._owned.get(session, ()))
 
     # ---- operations -----------------------------------------------------------------
@@ -213,7 +213,7 @@ class Tree:
         _expect_version(op.path, op.version, self._znode(op.path))
         znode = self._changed(op.path)
         znode.data = op.data
-        # As Java's int that starts again at 0: -1 would match any.
+        # As in Java, versions wrap around to 0: -1 matches any version.
         znode.version = 0 if znode.version == _INT_MAX else znode.version + 1
         znode.mzxid, znode.mtime_ms = self.zxid, self._now_ms
         self._happened(EventKind.DATA_CHANGED, op.path)
@@ -234,7 +234,7 @@ class Tree:
         self._happened(EventKind.DELETED, op.path)
         self._happened(EventKind.CHILDREN_CHANGED, parent_path)
 
-    # ---- what operations are made of ------------------------------------------------
+    # ---- parts of operations --------------------------------------------------------
 
     def _znode(self, path: str) -> _Znode:
         try:
@@ -272,7 +272,7 @@ class Tree:
 
 
 def _parent_of(path: str) -> str:
-    """Return the path of the parent, which for the root is the root."""
+    """Return the path of the parent; the root is its own parent."""
     parent, slash, _ = path.rpartition("/")
     if not slash or "\0" in path:
         raise OtherError(path, BAD_ARGUMENTS)
@@ -280,7 +280,7 @@ def _parent_of(path: str) -> str:
 
 
 def _expect_valid(path: str) -> None:
-    """Raise an error for what ``PathUtils.validatePath`` refuses."""
+    """Raise an error for a path that ``PathUtils.validatePath`` rejects."""
     start, *names = path.split("/")
     if start or not (names == [""] or all(map(_is_name, names))):
         raise OtherError(path, BAD_ARGUMENTS)

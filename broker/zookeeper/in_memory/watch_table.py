@@ -1,4 +1,4 @@
-"""One-shot watches of znodes, as a server keeps them."""
+"""A server's one-shot watches of znodes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _Table: TypeAlias = "dict[str, dict[W, None]]"
 
 
 class WatchTable(Generic[W]):
-    """Watches on data (or on coming into being) and on children.
+    """Watches on data (or on creation) and on children.
 
-    Watchers are kept in the order in which they came, so that events go out in an
-    order that does not depend on hashes.
+    Watchers keep their order of registration, so that the order of events does not
+    depend on hashes.
     """
 
     def __init__(self) -> None:
         self._data: _Table[W] = {}
         self._child: _Table[W] = {}
-        # The paths of each watcher, in each table.
+        # Each watcher's paths, in the data table and in the child table.
         self._paths: dict[W, tuple[set[str], set[str]]] = {}
 
     def watch_data(self, path: str, watcher: W) -> None:
@@ -40,7 +40,7 @@ class WatchTable(Generic[W]):
         return len(data) + len(child)
 
     def gone_off(self, event: WatchEvent) -> list[W]:
-        """Return who hears of an event, once each; their watches are gone."""
+        """Remove the watches that an event triggers; return each watcher once."""
         heard: dict[W, None] = {}
         if event.kind is not EventKind.CHILDREN_CHANGED:
             heard |= self._data.pop(event.path, {})
@@ -55,7 +55,7 @@ class WatchTable(Generic[W]):
         return list(heard)
 
     def forget(self, watcher: W) -> None:
-        """Drop all watches of a client whose connection has ended."""
+        """Remove all watches of a client whose connection has ended."""
         data, child = self._paths.pop(watcher, ((), ()))
         for table, paths in ((self._data, data), (self._child, child)):
             for path in paths:

@@ -1,13 +1,13 @@
 """Snapshot and log of a ZooKeeper service on a disk.
 
-``snapshot.N`` holds the state after transaction N, ``log.N`` the transactions after it,
-each as its size, a CRC-32 of size and content, and the content. A snapshot is replaced
-atomically and precedes its log, so the newest snapshot is always whole, and older files
-are removed.
+``snapshot.N`` holds the state after transaction N, ``log.N`` the transactions after it.
+A record is its size, a CRC-32 of size and content, and the content. A snapshot is
+written atomically and before its log. Therefore the newest snapshot is always complete,
+and older files are removed.
 
 A crash leaves a prefix of the unsynced bytes, or garbage in their place. Recovery
-therefore cuts the log before the first record that fails its check. No answer depends
-on the removed records: answers wait for `sync`.
+therefore cuts the log before the first record that fails its check. No response depends
+on the removed records, because responses wait for `sync`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from broker.disk.storage import (
     write_atomically,
 )
 
-# A log is replaced by a snapshot when it is larger than both.
+# A snapshot replaces a log that exceeds this size, and this multiple of the last
+# snapshot's size.
 _LOG_BYTES_MIN: Final = 4 << 20
 _LOG_PER_SNAPSHOT: Final = 2
 _HEADER: Final = struct.Struct(">II")
 _SNAPSHOT, _LOG = "snapshot.", "log."
 _DIGITS: Final = frozenset("0123456789abcdef")
 _LOCK: Final = ".lock"
-# The folder of Java's ZooKeeper, whose formats differ.
+# The data folder of Java's ZooKeeper, which has other formats.
 _OF_JAVA: Final = "version-2"
 
 
 class JournalError(Exception):
-    """A data directory that cannot be used; the message is one sentence."""
+    """An unusable data directory; the message is one sentence."""
 
 
 class Recovered(NamedTuple):
@@ -47,14 +48,14 @@ class Recovered(NamedTuple):
 
     snapshot: bytes | None
     records: list[bytes]
-    # The size of the torn end of the log, which was cut.
+    # The number of bytes cut from the torn end of the log.
     cut_bytes: int
 
 
 class Journal:
-    """The files of a service; one process at a time has them.
+    """The files of a service, locked by one process at a time.
 
-    ``recovered`` is read once, by the service, before it appends.
+    The service reads ``recovered`` once, before it appends.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Journal:
     ) -> None:
         """Recover the files of ``directory``.
 
-        :raises JournalError: if another process has them, or a snapshot is damaged.
+        :raises JournalError: if another process has the lock, or a snapshot is damaged.
         """
         self._storage = storage
         self._directory = directory
@@ -94,7 +95,7 @@ class Journal:
             self._log.truncate(self._size)
             self._log.sync()
         self._unwritten: list[bytes] = []
-        # Records ever appended, and how many of them a disk has.
+        # The numbers of appended records, and of durable ones.
         self.appended = 0
         self.synced = 0
 
@@ -106,7 +107,7 @@ class Journal:
         self.appended += 1
 
     def write(self) -> int:
-        """Write the appended records; return their number, for `synced`."""
+        """Write the appended records; return the total appended, for `synced`."""
         pieces, self._unwritten = self._unwritten, []
         if pieces:
             written = b"".join(pieces)
@@ -120,12 +121,12 @@ class Journal:
 
     @property
     def is_long(self) -> bool:
-        """Whether a snapshot should replace the log."""
+        """Return whether a snapshot should replace the log."""
         least = max(self._log_bytes_min, _LOG_PER_SNAPSHOT * self._snapshot_bytes)
         return self._size >= least
 
     def replace(self, zxid: int, snapshot: bytes) -> None:
-        """Begin a new log after a snapshot of everything appended so far."""
+        """Write a snapshot of all appended records, and begin a new log."""
         check = zlib.crc32(snapshot).to_bytes(4, "big")
         name = _name(_SNAPSHOT, zxid)
         write_atomically(self._storage, self._directory, name, check + snapshot)

@@ -1,9 +1,9 @@
-"""A ZooKeeper server on any transport; cancelled, it is killed.
+"""A ZooKeeper server on any transport; cancellation acts like a kill.
 
-Its service outlives it: run it again, and its tree is there, and its sessions.
+The service outlives the server: after a restart the tree and the sessions still exist.
 
-Where the service has a journal, frames leave once everything decided before them is on
-disk, answers to reads included: they show writes that are not. One task writes and
+With a journal, a frame leaves only after all earlier transactions are on disk. This
+includes responses to reads, which may show writes not yet on disk. One task writes and
 syncs; requests that arrive during a sync share the next one.
 """
 
@@ -24,9 +24,9 @@ from broker.zookeeper.jute import REQUEST_BYTES_MAX, Frames
 _CONNECTIONS_MAX: Final = 1000
 _CONNECT_S: Final = 10.0
 _FAREWELL_S: Final = 5.0
-# A client with more unsent answers than this gets no more until it has read some.
+# A client with more unsent bytes is not read until it has received some.
 _UNSENT_BYTES_MAX: Final = 4 << 20
-# The commands that ask whether a server runs, and the answers.
+# Health check commands and their responses.
 _COMMANDS: Final = {
     b"ruok": b"imok",
     b"srvr": b"Zookeeper version: in memory\nMode: standalone\n",
@@ -44,17 +44,17 @@ class ClientConnection(Protocol):
         """Send all of ``data``."""
 
     async def receive_some(self) -> bytes:
-        """Receive some bytes; none if the client has finished."""
+        """Receive some bytes; none at the end of the client's stream."""
 
     def close(self) -> None:
-        """Close the connection; the client receives what was sent."""
+        """Close the connection; the client receives the sent bytes."""
 
     def abort(self) -> None:
-        """Reset the connection; what was sent and not received is lost."""
+        """Reset the connection; bytes not yet received are lost."""
 
 
 class Listener(Protocol):
-    """A port that takes connections of clients."""
+    """A port that accepts client connections."""
 
     async def accept(self) -> ClientConnection:
         """Wait for a connection."""
@@ -64,10 +64,10 @@ class Listener(Protocol):
 
 
 class ZooKeeperServer:
-    """One server of a service, which takes ``request_s`` for each request.
+    """A server of a service; each request takes ``request_s``.
 
-    ``listen`` is called each time that the server runs. ``call`` runs a function that
-    waits for the disk; by default on the event loop.
+    Each `run` calls ``listen``. ``call`` runs a function that waits for the disk, by
+    default on the event loop.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ZooKeeperServer:
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Serve until cancelled; then all connections break, as those of the dead."""
+        """Serve until cancelled; then reset all connections, like a killed process."""
         listener = self._listen()
         self._service.started()
         try:
@@ -115,7 +115,7 @@ class ZooKeeperServer:
             await trio.sleep(self._service.until_tick_ns() / 1e9)
             self._service.expire()
             if self._disk is not None:
-                # Their watchers, if any, wait for it; znodes are gone without them.
+                # Make the expiry durable, even if no response waits for it.
                 self._disk.has_work()
 
     async def _serve(self, connection: ClientConnection) -> None:
@@ -151,13 +151,13 @@ class ZooKeeperServer:
                         waiting.deadline = math.inf
                         await peer.room()
         except (trio.BrokenResourceError, MalformedFrame):
-            # Gone, or not one of ours: either way there is nothing more to say.
+            # A disconnected client, or a malformed request, gets no response.
             pass
         peer.scope.cancel()
 
 
 class _Peer:
-    """A client, and what it is to be told."""
+    """A client, and the frames queued for it."""
 
     def __init__(self, connection: ClientConnection, disk: _Disk | None) -> None:
         self.connection = connection
@@ -171,24 +171,24 @@ class _Peer:
         self._sent = Changes()
 
     def send(self, frame: bytes) -> None:
-        """Send a frame after those that are to be sent already."""
+        """Send a frame after those already queued."""
         self._frames.append(frame)
         self._unsent_bytes += len(frame)
         self._written.notify()
 
     def hang_up(self) -> None:
-        """Send what is to be sent, if the client reads it, and end the connection."""
+        """Send the queued frames, within a time limit, and close the connection."""
         self._last = True
         self.scope.deadline = trio.current_time() + _FAREWELL_S
         self._written.notify()
 
     async def room(self) -> None:
-        """Wait while too much is to be sent."""
+        """Wait while too many bytes are unsent."""
         while self._unsent_bytes > _UNSENT_BYTES_MAX:
             await self._sent.next()
 
     async def write_all(self) -> None:
-        """Send frames until the last."""
+        """Send frames until the last one is sent."""
         try:
             while not self.said_all:
                 await self._written.wait()
@@ -201,7 +201,7 @@ class _Peer:
                 self._sent.notify()
                 self.said_all = self._last and not self._frames
         except trio.BrokenResourceError:
-            # The reader hears of it as well; what was to be said is lost.
+            # The client disconnected; the remaining frames are lost.
             pass
         self.scope.cancel()
 
@@ -222,18 +222,18 @@ class _Disk:
         self._synced = Changes()
 
     def has_work(self) -> None:
-        """Write what has been appended, soon."""
+        """Wake the task that writes appended records."""
         self._work.notify()
 
     async def sync(self) -> None:
-        """Wait until everything appended so far is on disk."""
+        """Wait until all records appended so far are on disk."""
         appended = self._journal.appended
         while self._journal.synced < appended:
             self._work.notify()
             await self._synced.next()
 
     async def run(self) -> None:
-        """Write and sync what is appended, and replace a long log by a snapshot."""
+        """Write and sync appended records; replace a long log by a snapshot."""
         journal = self._journal
         while True:
             await self._work.wait()

@@ -1,7 +1,7 @@
-"""Sessions, and when they expire: ``SessionTrackerImpl`` with its ``ExpiryQueue``.
+"""Sessions and their expiry: ``SessionTrackerImpl`` with its ``ExpiryQueue``.
 
-Times are milliseconds of the clock that is handed in. Expiry is rounded up to a whole
-number of ticks, as ZooKeeper's is: a session lives up to a tick longer than it asked.
+Times are milliseconds, passed by the caller. As in ZooKeeper, expiry is rounded up to a
+multiple of the tick: a session lives up to one tick longer than its time-out.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from broker.zookeeper.jute import Reader, packed_buffer, packed_int, packed_long
 P = TypeVar("P")
 
 _PASSWORD_BYTES: Final = 16
-# A server's first session; Java's begins with the server's number and the time.
+# A server's first session id; in Java it contains the server's id and the time.
 _FIRST_ID: Final = 0x0100_0000_0000_0000
 _TICKS_MIN, _TICKS_MAX = 2, 20
 
 
 @dataclass(slots=True, eq=False)
 class Session(Generic[P]):
-    """A session, until it is closed or expires; ``peer`` is None while cut off."""
+    """A session, until closed or expired; ``peer`` is None while disconnected."""
 
     id: int
     password: bytes
@@ -41,7 +41,7 @@ class Sessions(Generic[P]):
         self._by_id: dict[int, Session[P]] = {}
 
     def open(self, timeout_ms: int, now_ms: int, peer: P) -> Session[P]:
-        """Open a session whose time-out is between 2 and 20 ticks."""
+        """Open a session; its time-out is limited to 2 to 20 ticks."""
         granted_ms = min(
             max(timeout_ms, _TICKS_MIN * self.tick_ms), _TICKS_MAX * self.tick_ms
         )
@@ -52,7 +52,7 @@ class Sessions(Generic[P]):
         return session
 
     def add(self, session_id: int, password: bytes, timeout_ms: int) -> Session[P]:
-        """Add a session that no client is connected to."""
+        """Add a session without a connected client."""
         session = Session[P](session_id, password, timeout_ms, 0, None)
         self._next_id = max(self._next_id, session_id + 1)
         self._by_id[session_id] = session
@@ -70,7 +70,7 @@ class Sessions(Generic[P]):
         return b"".join(pieces)
 
     def add_all(self, reader: Reader) -> None:
-        """Add the sessions of a snapshot; raises `MalformedFrame`."""
+        """Decode and add the sessions of a snapshot; raises `MalformedFrame`."""
         self._next_id = reader.read_long()
         for _ in range(reader.read_count()):
             session_id, password = reader.read_long(), reader.read_buffer()
@@ -80,7 +80,7 @@ class Sessions(Generic[P]):
         return self._by_id[session_id]
 
     def find(self, session_id: int, password: bytes) -> Session[P] | None:
-        """Return a session, if it lives and this is its password."""
+        """Return a session, if it exists and ``password`` matches."""
         session = self._by_id.get(session_id)
         return session if session and session.password == password else None
 
@@ -90,7 +90,7 @@ class Sessions(Generic[P]):
         session.expires_ms = (end_ms // self.tick_ms + 1) * self.tick_ms
 
     def touch_all(self, now_ms: int) -> None:
-        """Restart all time-outs: the server of these sessions was down."""
+        """Restart all time-outs, after a time without any server."""
         for session in self._by_id.values():
             self.touch(session, now_ms)
 
@@ -99,5 +99,5 @@ class Sessions(Generic[P]):
         del self._by_id[session.id]
 
     def expired(self, now_ms: int) -> list[Session[P]]:
-        """Return those whose time has come, in the order in which they were opened."""
+        """Return the expired sessions, in the order of their opening."""
         return [it for it in self._by_id.values() if it.expires_ms <= now_ms]

@@ -1,9 +1,9 @@
 """Transactions of a ZooKeeper service as records of its log.
 
 A service's state is a function of its transactions, in the order of their numbers
-(zxid). Each number is one record: a session's start, its end, operations carried out,
-or a refused write. A refusal changes nothing but uses up a number, which its client has
-seen, so that number must outlive a crash, too.
+(zxid). Each number has one record: a session's start or end, executed operations, or a
+failed write. A failed write changes nothing, but its client has seen its number.
+Therefore this number must survive a crash, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REFUSED: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """A client has got a session."""
+    """The opening of a session."""
 
     id: int
     password: bytes
@@ -36,7 +36,7 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """A session was closed or has expired, and its ephemeral znodes are deleted."""
+    """The close or expiry of a session, with deletion of its ephemeral znodes."""
 
     id: int
     now_ms: int
@@ -44,7 +44,7 @@ class SessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Operations of one request, carried out."""
+    """The executed operations of one request."""
 
     session: int
     now_ms: int
@@ -53,14 +53,14 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A write that failed."""
+    """A failed write."""
 
 
 Transaction: TypeAlias = "SessionOpened | SessionEnded | Written | Refused"
 
 
 def packed_transaction(zxid: int, transaction: Transaction) -> bytes:
-    """Return a transaction's record."""
+    """Encode a transaction as a record."""
     match transaction:
         case SessionOpened(session_id, password, timeout_ms):
             kind = _OPENED
@@ -77,7 +77,7 @@ def packed_transaction(zxid: int, transaction: Transaction) -> bytes:
 
 
 def read_transaction(record: bytes) -> tuple[int, Transaction]:
-    """Return a record's number and transaction; raises `MalformedFrame`."""
+    """Decode a record's number and transaction; raises `MalformedFrame`."""
     reader = Reader(record)
     zxid, kind = reader.read_long(), reader.read_int()
     if kind == _REFUSED:
