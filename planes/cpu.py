@@ -1,11 +1,11 @@
-"""One CPU shared by several planes, as a kernel shares a core among threads.
+"""CPU shared by several planes, as a kernel shares a core among threads.
 
-Apache Kafka's planes are threads, and the kernel decides whose turn it is. Trio's tasks
-share one thread and Trio has no priorities, so the planes of one process take turns at
-a single CPU *token*, which this object assigns. The rule is the fair share of Linux'
-CFS: the plane that has received least CPU runs next. A plane that wakes after idling
-starts one quantum behind the least count of the others, so it preempts at the next
-preemption point. Idle time and waits for devices earn no further credit.
+Apache Kafka's planes are threads, and the kernel schedules them. Trio's tasks share one
+thread and Trio has no priorities. Therefore the planes of one process take turns at a
+single CPU *token*, which this object assigns. The rule is the fair share of Linux' CFS:
+the plane that has received least CPU runs next. A plane that wakes after idling starts
+one quantum below the least count of the others, so it preempts at the next preemption
+point. Idle time and waits for devices earn no further credit.
 
 Bound: over any time in which two planes both have a task ready, neither receives more
 than two quanta and two slices beyond the other. With more than two planes, the bound is
@@ -46,7 +46,7 @@ class Cpu:
             self._base_ns = max(self._base_ns, least_ns)
             floor_ns = self._base_ns - self._quantum_ns
         else:
-            # All planes were idle: none is owed service.
+            # After a fully idle time no plane has a claim to earlier service.
             floor_ns = self._base_ns = max(received_ns.values())
         received_ns[plane] = max(received_ns[plane], floor_ns)
         self._active.add(plane)

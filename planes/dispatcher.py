@@ -27,14 +27,14 @@ A slice ends with a *trap*, a value that the handler's coroutine yields:
 =================  =====================================================================
 trap               effect
 =================  =====================================================================
-`PREEMPT`          The task goes on, unless `must_yield` is true. Then it returns to its
-                   scheduler and gives up its seat.
+`PREEMPT`          The task continues unless `must_yield` is true. Then it returns to
+                   its scheduler and gives up its seat.
 `Park`             The task leaves its seat until `wake` is called (purgatory, groups).
 `Acquire`          The task takes a lock, or waits for it (see below).
 `Release`          The task frees a lock; a preemption point as well.
 a trap of Trio     The handler waits for a device. Its worker passes the token on and
                    yields the trap to Trio; the task keeps its seat. Afterwards it waits
-                   in its scheduler again, and goes on in this same worker.
+                   in its scheduler again, and continues in this same worker.
 `Finished`         The handler has returned; `done` receives the result.
 =================  =====================================================================
 
@@ -50,7 +50,7 @@ trap that is not a wait. It is true in these cases:
 A task that waits for a lock with inheritance stays among its scheduler's waiting tasks.
 When it is picked, its turn is *lent*: slices of the holder at the end of the chain of
 holders run in it, billed to the waiter (`planes.lock`). The holder stays in its own
-scheduler and may go on in either turn. In a lent turn the holder's own waits are not
+scheduler and may continue in either turn. In a lent turn the holder's waits are not
 carried out; a lock holder may neither park nor wait for a device.
 
 Invariants
@@ -288,7 +288,7 @@ class Dispatcher:
             self._served = 0
             task = await self._serve(guard, now_ns)
             if task is not None:
-                # Back from a device: the task goes on in the worker that waited with it.
+                # Back from a device, the task continues in the worker that waited.
                 self._back_from_device.discard(task)
                 reseat(task)
             elif self._upkeep.waits and not self._closed:
@@ -517,7 +517,7 @@ class Dispatcher:
     ) -> Generator[Any, Any, tuple[_Step, object]]:
         """Pass a trap of Trio to Trio; wait for its result, then for a turn.
 
-        Returns how the handler goes on: by ``send`` of the trap's answer, or by
+        Returns how the handler continues: by ``send`` of the trap's answer, or by
         ``throw`` of the exception (``Cancelled`` too) that Trio raised.
         """
         assert task.coroutine is not None

@@ -9,9 +9,9 @@ task waits, the holder runs with the rank of the waiter, also through chains of 
 A policy here may rank by level, tag, deadline, size or service, so no single number can
 be inherited. Instead the waiter stays among its scheduler's waiting jobs. When it is
 picked, its *turn* is given to the holder: time-slice donation (Haertig, Hohmuth et al.,
-"helping"; proxy execution in Linux). The holder therefore runs exactly when the waiter
-would have run, under any policy and across planes, and its CPU is billed to the
-waiter's turn. It returns to its own rank when it releases the lock. Policies need no
+"helping"; proxy execution in Linux). Under any policy and across planes, the holder
+therefore runs exactly when the waiter would have run. Its CPU is billed to the waiter's
+turn. The holder returns to its own rank when it releases the lock. Policies need no
 method for this. Without ``inherits`` a waiter sleeps until the lock is passed to it, in
 FIFO order.
 

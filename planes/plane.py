@@ -7,8 +7,8 @@ model world, and the dispatcher, which runs handlers in virtual time and live. B
 share this class, so policies and bookkeeping have one implementation. It reads no
 clock; callers pass ``now_ns``.
 
-A *seat* (Kafka: a request handler thread, ``num.io.threads``) is held by a task in
-service, by a task that waits for a device and by a task whose time slice is over
+A *seat* corresponds to a request handler thread of Kafka (``num.io.threads``). A task
+holds one in service, while it waits for a device, and while its time slice is over
 (``planes.time_slices``). Preempted tasks and tasks in purgatory hold no seat. The
 queue's bound counts requests that were never served, as ``queued.max.requests`` does.
 """
@@ -182,7 +182,7 @@ class PlaneCore:
         self.scheduler.ran(task, used_ns, now_ns)
 
     def must_yield(self, task: Task, now_ns: int) -> bool:
-        """Return whether another task is to be served before this seated task goes on.
+        """Return whether another task must be served before this seated task continues.
 
         True if another task outranks it, the owner of its seat needs the seat, or its
         slice is over.

@@ -4,7 +4,7 @@ A handler is an ``async def``. Between units of work (a partition, a batch, a pa
 awaits ``preempt()``. To wait for something that other tasks complete (purgatory), it
 awaits ``parked(register)``; to wait for another handler, ``asleep(register)``. All are
 coroutine traps that this package executes; every other trap is passed to Trio. A trap
-works at any call depth and costs no Trio checkpoint if the same task goes on. A
+works at any call depth and costs no Trio checkpoint if the same task continues. A
 suspended handler belongs to no Trio task, so any worker may resume it.
 
 Therefore a handler must hold no cancel scope, nursery or Trio lock across these traps.
@@ -81,7 +81,7 @@ class Pace:
 
 
 class _Paced(Generic[T]):
-    """One loop of a `Pace`."""
+    """A loop of a `Pace`."""
 
     __slots__ = ("_items", "_pace")
 

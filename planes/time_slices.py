@@ -4,11 +4,11 @@ A policy that never preempts decides the order in which requests get seats. In A
 Kafka a seat is a thread (``num.io.threads``), and the kernel divides the CPU among the
 threads that have a request. A small request therefore proceeds while a large request is
 served. Here a task that has used a time slice T is *set aside* at a preemption point.
-It keeps its seat, stays in service for its policy, and goes on in its turn.
+It keeps its seat, stays in service for its policy, and continues at its next turn.
 
 Model: processor sharing among c busy seats in quanta of T. With k tasks aside, the
-first of them goes on as soon as the other c - k seats have used T (c - k) / k, or are
-idle. Under a backlog each seat therefore receives a share 1/c of the CPU.
+first of them continues when the other c - k seats have used T (c - k) / k, or are idle.
+Under a backlog each seat therefore receives a share 1/c of the CPU.
 
 Bounds, for slices of at most s between two preemption points:
 
@@ -42,7 +42,7 @@ class TimeSlices:
         assert slice_ns is None or slice_ns >= 1, slice_ns
         self._slice_ns = _NEVER_NS if slice_ns is None else slice_ns
         self.aside: deque[Task] = deque()
-        # The CPU attained by the plane at which the first task aside goes on.
+        # The CPU attained by the plane at which the first task aside continues.
         self._due_ns = 0
 
     def is_over(self, task: Task) -> bool:

@@ -18,10 +18,10 @@ Spend: TypeAlias = Callable[[Task], None]
 class Upkeep:
     """Background work in small steps: the class `HOUSEKEEPING`, below all others.
 
-    A dispatcher does a step when no plane has a task ready, and at least one step per
-    ``patience_ns`` when planes are always busy, under any policy. A request therefore
-    waits for at most one step, and for one more per ``patience_ns`` of its own time.
-    Upkeep is never starved.
+    A dispatcher does a step when no plane has a task ready. When planes are always
+    busy, it does at least one step per ``patience_ns``, under any policy. A request
+    therefore waits for at most one step, and for one more per ``patience_ns`` of its
+    own time. Upkeep is never starved.
 
     ``due_ns`` returns the time of the next step (None: after the next event), ``step``
     does it. ``settled`` is called when no further step is due.

@@ -16,14 +16,14 @@ class Deadline:
     """Reject a request at its turn if it cannot be served in time.
 
     In time means before its own deadline (a client's time limit) and within
-    ``limits_ns`` of its class since it was received; serving takes its expected cost.
-    Under overload no service is then spent on responses that no client waits for. Such
+    ``limits_ns`` of its class since its receipt. Service takes the expected cost. Under
+    overload no service is then spent on responses that no client waits for. Such
     service makes a queue metastable once clients retry. (A cost estimator must lower
-    its estimate after such a rejection, or one slow request would cause all later
-    requests of its kind to be rejected.)
+    its estimate after such a rejection. Otherwise one slow request would reject all
+    later requests of its kind.)
 
-    Law, where costs are known and service is not interrupted: a served request is
-    answered in time, and a rejected request could not have been answered in time.
+    Law, for known costs and uninterrupted service: a served request completes in time,
+    and a rejected request could not have completed in time.
 
     Source: deadline-aware shedding as in Kudu's ``ServicePicker`` and in Dean and
     Barroso, "The Tail at Scale" (2013). Kudu found (KUDU-1395) that it favours clients
