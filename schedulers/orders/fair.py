@@ -30,7 +30,7 @@ class FairQueue(Scheduler, Foresight):
         """Append the job to its flow, which starts now if it was idle."""
         flows = self._flows
         if not flows.waiting and not flows.in_service:
-            # The plane was idle: no flow is owed any service.
+            # After an idle plane no flow has a claim to earlier service.
             self._virtual = max(self._virtual, flows.restart())
         flow = flows.add(job, self._virtual, front=False)
         if len(flow.jobs) == 1:

@@ -15,7 +15,7 @@ class Las(Ranked):
 
     A job is preempted once it is a quantum ahead of a waiting job. Needs no sizes. Mean
     delay is the least possible without sizes if the hazard rate of the size
-    distribution is decreasing; if it is increasing, mean delay exceeds that of FIFO.
+    distribution is decreasing. With an increasing rate, mean delay exceeds FIFO's.
 
     Source: Kleinrock, Queueing Systems vol. 2, ch. 4 (foreground-background); Nuyens
     and Wierman 2008. Cost: O(log n).

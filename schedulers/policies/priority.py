@@ -31,7 +31,7 @@ class Priority(Scheduler, Foresight):
     Within a level the order is that of arrival, and a preempted job resumes before all
     jobs that were never served. With ``ageing_ns`` set, a level whose jobs have waited
     that long while none was served is *relieved*: its oldest job is picked next and
-    runs without being preempted. A level with waiting jobs is therefore passed over for
+    runs without being preempted. A level with waiting jobs is therefore skipped for
     at most ``ageing_ns`` plus one service of every level. Relief delays the urgent
     levels by at most one lesser service per level and ``ageing_ns``. (Promotion of
     every job older than the bound would turn the policy into FIFO under overload, when

@@ -13,10 +13,10 @@ class Scfq(FairQueue):
     """Serve the job with the least virtual finish; that finish is virtual time.
 
     As fair as SFQ over intervals: two backlogged flows' weighted services differ by at
-    most L_i/w_i + L_j/w_j with one server. Because the order is by finish, a job may
-    wait for one job of each other flow, where SFQ would serve a newly active flow at
-    once. Costs must be known or well estimated at arrival; wrong charges are corrected
-    when a job leaves.
+    most L_i/w_i + L_j/w_j with one server. The order is by finish, so a job may wait
+    for one job of each other flow. SFQ would serve a newly active flow at once. Costs
+    must be known or well estimated at arrival; wrong charges are corrected when a job
+    leaves.
 
     Source: Golestani 1994. Cost: O(log f) for f backlogged flows.
 

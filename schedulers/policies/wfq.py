@@ -96,7 +96,7 @@ class Wfq(Scheduler, Foresight):
     def arrive(self, job: Job, now_ns: int) -> None:
         """Append the job to its flow, which starts now if it was idle."""
         if not self._waiting and not self._in_service and self._latest > self._virtual:
-            # The plane was idle: no flow is owed any service.
+            # After an idle plane no flow has a claim to earlier service.
             self._virtual = self._latest
         try:
             flow = self._flows[job.flow]
