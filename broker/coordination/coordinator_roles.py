@@ -9,9 +9,9 @@ A `Coordinator` holds the state of the cluster, in three roles:
 
 `LocalState` is a fourth role, of a coordinator that stores the metadata on the broker's
 own disks. Broker and coordinator communicate by Kafka's controller requests
-(`CoordinatedBroker`), so local decisions and requests received over the wire change the
-same state by the same path. Methods are coroutines if some implementation has to wait
-for a quorum.
+(`CoordinatedBroker`). Local decisions and requests received over the wire therefore
+change the same state by the same path. Methods are coroutines if some implementation
+has to wait for a quorum.
 """
 
 from __future__ import annotations
