@@ -123,7 +123,7 @@ class Durability:
         # Segments that ended or were repaired since the last flush, oldest first.
         self._unflushed = unflushed
         # Paths of producer snapshots written since the last flush, each with the count
-        # of changes at that time. Paths, as many open files would be held for long.
+        # of changes at that time. Not open files: too many would stay open for long.
         self._snapshots: dict[str, int] = {}
         # Counts truncations: syncs begun before a truncation are void.
         self.generation = 0

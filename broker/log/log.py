@@ -1,9 +1,9 @@
-"""One partition's log: its content, append, and roll. Kafka's ``UnifiedLog``.
+"""The log of a partition: its content, append, and roll. Kafka's ``UnifiedLog``.
 
-A log is a list of segments; the last one, the active, is appended to. The log assigns
-offsets: a producer's batch is validated as in Kafka, gets its base offset and leader
-epoch in its header, and is written to the file in one gathering write. All other
-operations (reading, flushing, truncating, compacting) are functions of a log, in
+A log is a list of segments; appends go to the last one, the active segment. The log
+assigns offsets: a producer's batch is validated as in Kafka, and gets its base offset
+and leader epoch in its header. One gathering write then writes it to the file. All
+other operations (reading, flushing, truncating, compacting) are functions of a log, in
 modules that import this one.
 
 The log is synchronous and single-threaded. A failed append leaves the log unchanged. A

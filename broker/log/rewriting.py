@@ -2,9 +2,9 @@
 
 All records of a batch are parsed (`broker.protocol.records.validation`). The header
 gets the largest timestamp of the records, or the append time under LogAppendTime. The
-batch is recompressed if ``compression.type`` requires it. Records are checked one by
-one only if a key is missing under compaction or a timestamp may be out of bounds, to
-report the rejected records.
+batch is recompressed if ``compression.type`` requires this. If a key is missing under
+compaction, or a timestamp may be out of bounds, records are checked one by one, to
+report the rejected ones.
 """
 
 from __future__ import annotations

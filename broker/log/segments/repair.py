@@ -128,8 +128,8 @@ def _remember_tail(segment: Segment) -> tuple[int, int]:
     """Read the batches from the last index entry on.
 
     Returns the next offset and the end of the last complete batch. Each entry of the
-    offset index has a corresponding time index entry, so the largest timestamp is the
-    last of that index or in a later batch.
+    offset index has a time index entry. The largest timestamp is therefore the last of
+    that index or in a later batch.
     """
     entry = segment.offset_index.last()
     _, end = entry or (0, 0)

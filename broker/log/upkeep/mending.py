@@ -3,9 +3,9 @@
 After a failed ``fsync`` Linux marks the pages clean, and the next ``fsync`` reports
 success although nothing was written (Rebello et al., "Can Applications Recover from
 fsync Failures?", USENIX ATC 2020). Repeating the sync is therefore not enough. The data
-can still be read: every batch that may not be durable is checked, rewritten in place,
-and synced. If a batch has changed, or the disk is still full, the log stays out of
-service.
+can still be read: every batch that is perhaps not durable is checked, rewritten in
+place, and synced. If a batch has changed, or the disk is still full, the log stays out
+of service.
 
 Mending is done only after a full disk. After an error of the device, later writes
 cannot be trusted, and a restart has to recover the log. Kafka takes the whole directory

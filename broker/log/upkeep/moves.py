@@ -3,8 +3,8 @@
 A future log in the other directory copies the partition's log, one piece at a time. A
 complete copy replaces the log (takeover.py). In Kafka the copy is a follower of the
 log, with a fetching thread; here copying is upkeep. A piece is read in a thread and
-appended in short steps. A task moves one partition at a time, the first by name, as a
-thread of Kafka does, so that each move is as short as possible.
+appended in short steps. Like a thread of Kafka, a task moves one partition at a time,
+the first by name, which keeps each move as short as possible.
 
 The copy follows all changes of the log meanwhile: new records, an advanced start, or a
 truncation, after which copying restarts. The cleaner skips a moving log, so that below

@@ -1,14 +1,14 @@
 """Opening and recovery of a log. Kafka's ``LogLoader``.
 
 After an orderly stop the indexes are trusted and little is read. Otherwise every
-segment from the recovery point on is read. Batches are kept up to the first that is
-torn or fails its CRC, the rest of the log is cut off, and indexes are rebuilt.
+segment from the recovery point on is read. The log is cut off before the first batch
+that is torn or fails its CRC, and indexes are rebuilt.
 
-The rest is also cut off after a segment that ends before the next one begins, because a
-power loss may remove complete batches, which leaves no torn batch. Kafka keeps the part
-after such a gap. Gaps are accepted if compaction may have made them: a log that was
-compacted here has a permanent marker, independent of its topic's policy, and so has a
-log with a gap that was accepted once. A follower leaves no gap between two segments
+The log is also cut off after a segment that ends before the next one begins: a power
+loss may remove complete batches, and then leaves no torn batch. Kafka keeps the part
+after such a gap. Gaps are accepted if compaction may have made them. A log that was
+compacted here has a permanent marker, independent of its topic's policy. So has a log
+with a gap that was accepted once. A follower leaves no gap between two segments
 (`Log`), and a gap wider than a segment's 31 bits of offsets cannot be a lost end.
 
 Below the recovery point all data and indexes were synced. A missing or invalid index
