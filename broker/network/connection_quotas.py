@@ -7,10 +7,10 @@ rate is refused after a delay, and not counted in the rates of listener and brok
 acceptor of a listener above its limits takes no further connection until one is closed,
 or until the rate has fallen.
 
-The inter-broker listener is protected and never waits for the others. While it keeps
-the broker above its bound, processors of the other listeners close their least recently
-used connections, as they do when the bound is lowered. (The control plane's listener is
-not protected, as in Kafka.)
+The inter-broker listener is protected and never waits for the others. If it keeps the
+broker above its bound, or the bound is lowered, processors of the other listeners close
+their least recently used connections. (The control plane's listener is not protected,
+as in Kafka.)
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Real sockets: one epoll object per processor, on which Trio waits.
 
 An epoll descriptor is itself readable when one of its members is ready. One call of
-Trio (``wait_readable``) therefore covers all the connections of a processor, and a
-single wake-up serves every connection that has become ready in the meantime; each
-request needs one ``recv`` and one ``send``. With a task per connection, Trio would
-schedule a task for every request.
+Trio (``wait_readable``) therefore covers all the connections of a processor. A single
+wake-up serves every connection that has become ready in the meantime. Each request
+needs one ``recv`` and one ``send``. With a task per connection, Trio would schedule a
+task for every request.
 
 ``wakeup`` writes to an eventfd that is registered edge-triggered. The eventfd is never
 read, because each write is a separate event. (Kafka's selector writes to a pipe.)

@@ -38,10 +38,10 @@ class Intake:
     """Factory of requests, numbered in the order in which they were received.
 
     ``apis`` are the served APIs. A request with an unsupported version closes its
-    connection, as in Kafka, except for ApiVersions, whose handler responds to a version
-    that is too high with the supported versions (KIP-511). ``deadline`` returns a
-    request's own time limit; without it requests have none. ``numbers`` are shared with
-    all other tasks of the same planes.
+    connection, as in Kafka. ApiVersions is the exception: its handler responds to a
+    version that is too high with the supported versions (KIP-511). ``deadline`` returns
+    a request's own time limit; without it requests have none. ``numbers`` are shared
+    with all other tasks of the same planes.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
 """The bound on memory for requests: ``queued.max.request.bytes``.
 
 Follows Kafka's ``SimpleMemoryPool`` in its lenient form: reading of a request may begin
-while any memory is left, so the bound is exceeded by at most one request (in Kafka by
-one per processor thread). When no memory is left, processors begin to read no further
-request until a request has been answered or decoded. Only a Produce keeps its frame
-until its response, so a request that waits minutes for records or members does not
-block reading (Kafka: ``ApiKeys.requiresDelayedAllocation``).
+while any memory is free. The bound is therefore exceeded by at most one request (in
+Kafka by one per processor thread). When no memory is free, processors begin to read no
+further request until a request is completed or decoded. Only a Produce keeps its frame
+until its response. A request that waits minutes for records or members therefore does
+not block reading (Kafka: ``ApiKeys.requiresDelayedAllocation``).
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ A frame is a 4-byte size and that many bytes. Most frames arrive completely with
 object that becomes the frame: its body is never copied, and no byte beyond it is read.
 
 Bytes of one ``recv`` beyond the first frame (from a client that pipelines) are kept
-here, at most `READ_SIZE`; Kafka reads exactly one frame and leaves the rest in the
-kernel. Schedulers see no difference, since those requests are not yet received in both
-cases.
+here, at most `READ_SIZE`. Kafka reads exactly one frame and leaves the rest in the
+kernel. For schedulers both are the same: those requests are not yet received.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Connection(Protocol):
     """A connected stream that never blocks.
 
     ``recv``, ``recv_into`` and ``send`` raise `BlockingIOError` if they would block,
-    and another `OSError` once the connection is broken; ``recv`` returns ``b""`` when
+    and another `OSError` once the connection is broken. ``recv`` returns ``b""`` when
     the peer has finished sending.
     """
 
