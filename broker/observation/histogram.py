@@ -1,7 +1,7 @@
 """Counts of values in buckets whose width grows with the value.
 
 As in HdrHistogram, a bucket spans an eighth of a power of two. The relative error of a
-quantile is therefore at most 6 % over the whole range of an integer, and adding a value
+quantile is therefore at most 6 % over the whole range of an integer. Adding a value
 costs a shift and an increment. Kafka keeps a decaying sample of 1028 values instead,
 which misses the tail. This histogram counts all values, and readers compute rates.
 """

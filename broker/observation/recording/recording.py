@@ -64,10 +64,10 @@ class SampleRow(NamedTuple):
     """The state of a plane at one time.
 
     ``queued`` requests were never served, ``waiting`` are queued or preempted,
-    ``seated`` are being served, and ``refused`` were read but found the queue full. The
+    ``seated`` are in service, and ``refused`` were read but found the queue full. The
     ratios are shares of the period since the last sample: without CPU use by the
     plane's handlers, of waits of its processors for their sockets (mean), and of
-    housekeeping, which is the same for all planes.
+    housekeeping. The last ratio is the same for all planes.
     """
 
     t_ns: int
