@@ -213,8 +213,8 @@ class _Walk:
     def _scan(self) -> int:
         """Validate the complete records in the window, within the units of the step.
 
-        Returns the number of bytes that the next record needs in the window, as far as
-        known; 0 if the step has ended or the last record has been validated.
+        Returns the known number of bytes that the next record needs in the window.
+        Returns 0 if the step has ended or the last record has been validated.
         """
         data, size, count = self._window, len(self._window), self._count
         at, number = self._at, self._number

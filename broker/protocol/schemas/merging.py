@@ -53,7 +53,7 @@ def merging(waiting: Iterable[_Request]) -> Generator[None, None, list[_Request]
 def _of_leaders(
     requests: list[LeaderAndIsrRequest],
 ) -> Generator[None, None, list[LeaderAndIsrRequest]]:
-    """Merge LeaderAndIsr requests; a partition stays new if any request says so."""
+    """Merge LeaderAndIsr requests; a partition is new if any request marks it new."""
     if len(requests) < 2:
         return requests
     states: dict[str, dict[int, LeaderAndIsrPartitionState]] = {}

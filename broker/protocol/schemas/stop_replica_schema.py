@@ -53,7 +53,7 @@ class StopReplicaTopicV1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaPartitionState:
-    """One partition; epoch -1: unknown, -2: the topic is being deleted."""
+    """A partition; epoch -1: unknown, -2: the topic is being deleted."""
 
     partition_index: Int32
     leader_epoch: Int32 = -1

@@ -44,11 +44,11 @@ _TAGS_MAX: Final = 512
 def bounds_check(entity: type[Any]) -> Check | None:
     """Return the check of ``entity``, or ``None`` if nothing has to be checked.
 
-    Called with (frame, offset, length of the frame, walk), the check raises
+    The check takes (frame, offset, length of the frame, walk). It raises
     `MalformedFrame` if an array or a tagged field cannot have its stated size, or if
-    there are more items than the walk admits. It raises `IndexError` or `struct.error`
-    if the frame is too short. Unknown tagged fields are recorded in the walk. Cost:
-    O(items).
+    the frame has more items than the walk admits. It raises `IndexError` or
+    `struct.error` if the frame is too short. It records unknown tagged fields in the
+    walk. Cost: O(items).
     """
     if not entity.__flexible__ and not has_array(entity):
         return None

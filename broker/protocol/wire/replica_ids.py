@@ -1,15 +1,15 @@
 """The replica id of a request, read from its frame before the body is decoded.
 
-Fetch, ListOffsets and OffsetForLeaderEpoch are sent by consumers and by followers; a
-replica id of 0 or more is that of a follower. It is the first field of the body or, in
+Fetch, ListOffsets and OffsetForLeaderEpoch are sent by consumers and by followers. A
+follower has a replica id of 0 or more. It is the first field of the body or, in
 Fetch from version 15 on (KIP-903), in the last tagged field of the body. Each function
 returns `CONSUMER` if a frame has no replica id.
 
 The tagged field is recognised in the form written by brokers: as the only tagged field,
 without tagged fields of its own, hence as the last 16 bytes of the frame. Other forms
-are legal; the handler of Fetch finds these in the decoded body. A consumer's frame can
-end in the same form only if its last forgotten topic id, or its rack, contains the
-three constant bytes at the right position: 1 in 16 million of random topic ids.
+are legal; the handler of Fetch finds these in the decoded body. A consumer's frame ends
+in the same form only if its last forgotten topic id, or its rack, contains the three
+constant bytes at their position: 1 in 16 million of random topic ids.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Decoding of large requests in steps, so that others are served in between.
 
-kio's native reader decodes a whole frame in one call, however many items it has. Here
-its readers are called for one field, or one item of an array, at a time, and the
-generator yields after every 4 kB of the frame. The resulting entities are equal: a test
-decodes every request in both ways.
+kio's native reader decodes a complete frame in one call, for any number of items. Here
+each call of its readers decodes one field, or one item of an array. The generator
+yields after every 4 kB of the frame. The resulting entities are equal: a test decodes
+every request in both ways.
 
 A frame must have passed its bounds check before (`broker.protocol.wire.frame_bounds`):
 its arrays have their stated lengths, and its tagged fields are known.

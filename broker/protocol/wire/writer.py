@@ -61,8 +61,8 @@ def compile_stepping_writer(entity: type[Any]) -> WriteInSteps:
 class _Source:
     """The source of one writer, generated field by field.
 
-    Values of fixed size are not written one by one, but collected as formats and
-    expressions until a value of another kind or another loop follows.
+    Formats and expressions of fixed-size values are collected, and packed together
+    before the next value of another kind or the next loop.
     """
 
     def __init__(self, *, steps: bool = False) -> None:
