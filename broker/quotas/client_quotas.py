@@ -1,7 +1,7 @@
 """Client quotas: bytes, time of request handlers, and partitions created and deleted.
 
 Kafka's ``ClientQuotaManager`` (KIP-13, KIP-55, KIP-124, KIP-219). A rate O over a span
-W above its bound T is at T again after a delay of W * (O - T) / T. Delays for requests
+W exceeds its bound T. After a delay of W * (O - T) / T it is T again. Request delays
 are at most one window; delays for bytes are unbounded. The response is sent at once and
 contains the delay; the connection is not read until the delay has passed
 (`broker.requests.throttling`). Handler time is CPU here, in percent of one CPU. CPU

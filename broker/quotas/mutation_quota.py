@@ -1,11 +1,11 @@
 """Quota on mutations: partitions created and deleted per second.
 
 Kafka's ``ControllerMutationQuotaManager`` (KIP-599). A client has a bucket that fills
-with its bound B per second, up to B * N * W with ``controller.quota.window.num`` N and
-``controller.quota.window.size.seconds`` W; a new bucket is full. A topic takes one
-token per partition, even if fewer are left. The bucket may therefore become negative,
-and the next topic has to wait for -tokens / B seconds. So no topic is too large for a
-quota, and splitting a request does not circumvent it.
+with its bound B per second, up to B * N * W. N is ``controller.quota.window.num``, W is
+``controller.quota.window.size.seconds``. A new bucket is full. A topic takes one token
+per partition, even if fewer remain. The bucket may therefore become negative, and the
+next topic has to wait for -tokens / B seconds. So no topic is too large for a quota,
+and splitting a request does not circumvent it.
 
 A *strict* quota rejects a topic while the bucket is negative, and takes no tokens. A
 *permissive* quota, for versions without an error code for this case, takes the tokens
