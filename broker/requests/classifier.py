@@ -2,16 +2,16 @@
 
 The class is declared by the API (`broker.apis`). For Fetch it also depends on the
 replica id: a Fetch by a follower is replication. Misclassification affects preemptive
-policies most. By the closed forms of M/G/1, classifying 1 % of data as control
-multiplies the wait of control by 1.6 with preemption, and by 1.01 without (set A of
-``tests/model/test_theory.py``). So the class is never guessed from sizes, names or
-history, and claims are not trusted: a request of a role that its connection may not
-claim (`broker.requests.entitlement`) is in the least urgent class, and is denied.
+policies most. Classifying 1 % of data as control multiplies the wait of control by 1.6
+with preemption, by 1.01 without (M/G/1, set A of ``tests/model/test_theory.py``). So
+the class is never guessed from sizes, names or history. Claims are not trusted: a
+request of a role that its connection may not claim (`broker.requests.entitlement`) is
+in the least urgent class, and is denied.
 
-The expected cost is a moving average of the CPU time of requests of the same API and of
-about the same size (a factor of two). Policies by size and fair policies use this
-estimate until the true cost is known. Admission under ``deadline`` rejects requests
-that would be late according to it.
+The expected cost is a moving average of the CPU time of requests of the same API and
+size class (powers of two). Policies by size and fair policies use this estimate until
+the true cost is known. Admission under ``deadline`` rejects requests that would be late
+according to it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ There are three differences:
 - If other tasks have used the CPU or wait for it, a piece is followed by a pause of its
   own length.
 
-With the last two rules, a request is delayed by at most one piece under every policy,
-and other tasks get at least half of the CPU.
+With the last two rules, every policy delays a request by at most one piece, and gives
+other tasks at least half of the CPU.
 """
 
 from __future__ import annotations

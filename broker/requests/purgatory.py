@@ -1,8 +1,8 @@
 """Purgatory: requests that wait without a handler, for followers, data or a group.
 
 Follows Kafka's ``DelayedOperationPurgatory``. An operation is watched under keys (a
-partition, a group). A change under a key calls `Purgatory.check_and_complete`, and the
-operation checks only that key again, so the cost does not depend on its number of keys.
+partition, a group). A change under a key calls `Purgatory.check_and_complete`. The
+operation then checks only that key, so the cost does not depend on its number of keys.
 At its deadline the operation expires. It completes exactly once in both cases, and then
 calls ``wake``. A parked handler (``planes.slices.parked``) then continues through its
 scheduler.

@@ -1,7 +1,7 @@
 """Rates over the last windows, measured as in Kafka's quotas.
 
 Kafka's ``SampledStat``: a sample begins with the first value after the end of the
-previous sample, and is kept while one of its events is within the last windows. The
+previous sample. It is kept while one of its events is within the last windows. The
 rate of replication (``SimpleRate``) covers the time since the start of the oldest
 sample, but at least one window. The rate of a client (``Rate``) covers at least all
 windows but one.
