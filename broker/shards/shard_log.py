@@ -34,7 +34,7 @@ BYTES_PER_LIST: Final = 64 << 10
 class ShardLog(Protocol):
     """The partitions of an internal topic that this broker leads.
 
-    ``unreadable_batches`` counts batches that ``replay`` passed over.
+    ``unreadable_batches`` counts batches that ``replay`` has skipped.
     """
 
     unreadable_batches: int
