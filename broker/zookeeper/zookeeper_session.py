@@ -1,9 +1,9 @@
 """A session with ZooKeeper: successive connections, until closed or expired.
 
 Java's ``ZooKeeper`` without its threads. After a lost connection, the session connects
-to the next server of the connect string, and sets its pending watches again, as of the
-last known transaction. Only a server can report that the session has expired. While
-none is reachable, calls wait.
+to the next server of the connect string. There it sets its pending watches again, as of
+the last known transaction. Only a server can report that the session has expired. While
+no server is reachable, calls wait.
 """
 
 from __future__ import annotations
