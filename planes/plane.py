@@ -124,7 +124,7 @@ class PlaneCore:
 
     @property
     def seats_in_use(self) -> int:
-        """Return the number of seats, including removed seats that are still occupied."""
+        """Return the number of seats, including removed ones that are occupied."""
         self._leaving = min(self._leaving, max(0, self.seated - self.seats))
         return self.seats + self._leaving
 

@@ -44,7 +44,7 @@ class Commands:
     def lead(
         self, topic: Topic, indexes: Iterable[int], *, is_new: bool
     ) -> LeaderAndIsrRequest:
-        """Return the request to lead these partitions under the topic's leader epochs."""
+        """Return the request to lead these partitions under the topic's epochs."""
         states = [
             self._state(
                 index, self.broker_id, topic.leader_epochs[index], is_new=is_new

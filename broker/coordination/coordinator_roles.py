@@ -158,7 +158,10 @@ class CoordinatedBroker(Protocol):
         """Return the led partitions that have further replicas."""
 
     def settle_deletions_now(self) -> None:
-        """Settle deletions at once, at a start. Raises KAFKA_STORAGE_ERROR or OSError."""
+        """Settle deletions at once, at a start.
+
+        Raises KAFKA_STORAGE_ERROR or OSError.
+        """
 
     def acls_changed(self, patterns: Collection[ResourcePattern] | None) -> None:
         """Apply the changed entries of some patterns; None: of all."""

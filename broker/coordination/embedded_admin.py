@@ -143,7 +143,7 @@ class EmbeddedAdmin:
         await self._remove(name)
 
     async def _remove(self, name: str) -> None:
-        """Remove the logs of a topic that is being deleted, then its deletion record."""
+        """Remove the logs of a deleted topic, then its deletion record."""
         self._removing.add(name)
         try:
             async with self._replicas.broker.state_change_lock:

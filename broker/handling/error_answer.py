@@ -199,7 +199,10 @@ def _form_of(
     asked: type[Any] | None,
     mirrored: Mapping[str, tuple[str, ...]],
 ) -> _Form:
-    """Plan a struct of the response; ``asked`` None: its counterpart is a plain value."""
+    """Plan a struct of the response.
+
+    ``asked`` None: its counterpart is a plain value.
+    """
     there = {field.name: kind_of(field) for field in _fields(asked)}
     constants: dict[str, Any] = {}
     copied, errors, messages, arrays = [], [], [], []

@@ -88,7 +88,10 @@ class LeaderEpochs:
         return self._entries[above - 1].epoch if above else UNDEFINED
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Remove epochs that begin at ``end_offset`` or later; False if there are none."""
+        """Remove epochs that begin at ``end_offset`` or later.
+
+        False if there are none.
+        """
         kept = [entry for entry in self._entries if entry.offset < end_offset]
         if len(kept) == len(self._entries):
             return False

@@ -193,8 +193,8 @@ class Log:
     ) -> Appended:
         """Append a producer's batch, as the leader.
 
-        ``records`` is the Produce request's field: one batch of magic 2. ``prepared`` is
-        the result of `prepare`, if it was called before. A batch that an idempotent
+        ``records`` is the Produce request's field: one batch of magic 2. ``prepared``
+        is the result of `prepare`, if it was called before. A batch that an idempotent
         producer repeats gets its first result again. A batch that begins a transaction
         needs a ``guard``. Raises `KafkaError`; the log is then unchanged.
         """
@@ -407,7 +407,7 @@ class Log:
     # ---- roll ----
 
     def roll(self, now_ms: int, offset: int | None = None) -> None:
-        """End the active segment; begin a new one at ``offset`` (default: the log's end).
+        """End the active segment; begin a new one at ``offset`` (default: log end).
 
         An empty active segment with another base offset is replaced.
         """
@@ -427,7 +427,7 @@ class Log:
         self.begin(begun, snapshot)
 
     def _snapshot(self, offset: int) -> str | None:
-        """Write the snapshot of the producers at ``offset``, or defer it if they are many.
+        """Write the snapshot of producers at ``offset``, or defer it if they are many.
 
         Recovery does not need every snapshot: it replays the batches after an earlier
         one. While a deferred snapshot is pending, no other one is begun.
@@ -439,7 +439,10 @@ class Log:
         return None
 
     def begin(self, begun: Segment, snapshot: str | None) -> None:
-        """Make a new segment active; ``snapshot`` is the path of its producer snapshot."""
+        """Make a new segment active.
+
+        ``snapshot`` is the path of its producer snapshot.
+        """
         ended = self.segments.active
         self.segments.add(begun)
         self.durability.rolled(ended, snapshot)

@@ -145,7 +145,7 @@ class Producers:
         is_transactional: bool = False,
         guard: VerificationGuard | None = None,
     ) -> BatchMetadata | None:
-        """Return the earlier batch that this one repeats; None if it is new and in order.
+        """Return the batch that this one repeats; None if it is new and in order.
 
         Raises OUT_OF_ORDER_SEQUENCE_NUMBER and INVALID_PRODUCER_EPOCH. Raises
         INVALID_TXN_STATE for a batch that begins a transaction without a valid guard,

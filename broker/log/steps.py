@@ -1,4 +1,4 @@
-"""Long work on a log as generators, so that the driver decides when and where to run it.
+"""Long work on a log as generators; the driver decides when and where to run it.
 
 A generator yields None to let other work run, and a blocking call (a function that
 accesses no log) to wait for a device. The driver makes the call, on this thread or

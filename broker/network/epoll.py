@@ -47,7 +47,8 @@ _LOST = frozenset(
 )
 # Errors of the listening socket itself, which cannot accept any more.
 _OURS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL, errno.ENOTSOCK})
-# Pause after other errors (lack of descriptors or memory); the backlog holds connections.
+# Pause after other errors (lack of descriptors or memory); the backlog holds
+# connections.
 _PAUSE_S = 0.1
 
 

@@ -212,7 +212,8 @@ class Handshakes:
                     connection.principal = self._tls.principal(connection)
                     self._forget(half)
                     half.finish()
-                    # Computing is no checkpoint, and processors may have ended meanwhile.
+                    # Computing is no checkpoint, and processors may have ended
+                    # meanwhile.
                     await trio.lowlevel.checkpoint_if_cancelled()
                     await self._deal(connection, half.host)
                     dealt = True

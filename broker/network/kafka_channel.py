@@ -123,7 +123,10 @@ class KafkaChannel:
         return self.maybe_unmute()
 
     def maybe_unmute(self) -> bool:
-        """Unmute, unless a response or a throttle is pending; return whether unmuted."""
+        """Unmute, unless a response or a throttle is pending.
+
+        Return whether unmuted.
+        """
         if self.mute_state is not _MUTED:
             return False
         self.mute_state = _NOT_MUTED

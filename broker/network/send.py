@@ -12,8 +12,8 @@ from typing import Final
 from broker.network.transport import PIECES_MAX, Bytes, Connection, Selector
 from broker.protocol.buffer import FileRegion, Piece
 
-# Largest number of bytes and of calls at once for one peer, so that others are served. A
-# response may consist of thousands of small pieces.
+# Largest number of bytes and of calls at once for one peer, so that others are served.
+# A response may consist of thousands of small pieces.
 _TURN_BYTES: Final = 1 << 20
 _TURN_CALLS: Final = 256
 

@@ -70,7 +70,7 @@ class TlsConnection:
     def advance(self) -> None:
         """Compute the next step of the handshake; may take milliseconds.
 
-        :raises ssl.SSLError: if it fails; the caller then flushes an alert for the peer.
+        :raises ssl.SSLError: if it fails; the caller then flushes an alert.
         """
         with suppress(ssl.SSLWantReadError):
             self._tls.do_handshake()

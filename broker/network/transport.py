@@ -82,14 +82,14 @@ class Selector(Protocol):
     ) -> int:
         """Send some of several pieces at once, as ``Connection.send`` does.
 
-        There are at most `PIECES_MAX` pieces. ``more``: further bytes follow at once, so
-        a short packet can wait.
+        There are at most `PIECES_MAX` pieces. ``more``: further bytes follow at once,
+        so a short packet can wait.
         """
 
     def send_file(
         self, connection: Connection, region: FileRegion, skip: int, size: int
     ) -> int:
-        """Send some of ``size`` bytes of a file, from ``skip`` bytes after its position.
+        """Send some of ``size`` bytes of a file, ``skip`` bytes after its position.
 
         Returns 0 if the file has become shorter than its region.
         """

@@ -41,7 +41,8 @@ class Alterations:
         try:
             self._hosts.learn_now(config)
         except ConfigError as error:
-            # The host was resolved when the key was altered; the start must not fail now.
+            # The host was resolved when the key was altered; the start must not fail
+            # now.
             logger.error(
                 "a bound on connections is not in force", extra=fields(fault=error)
             )

@@ -142,7 +142,7 @@ class QueuedFlushes:
             self._begin(log)
 
     def next_ns(self) -> int | None:
-        """Return when the next call of `work` is due: 0 if a flush has ended, else None.
+        """Return when `work` is due next: 0 if a flush has ended, else None.
 
         The result must not depend on the time of the call, hence 0.
         """

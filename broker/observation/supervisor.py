@@ -26,7 +26,8 @@ from broker.observation.metric import Metric
 
 logger = getLogger(__name__)
 
-# Pause between a fault and the restart; reset after a run that outlasts the longest one.
+# Pause between a fault and the restart; reset after a run that outlasts the longest
+# one.
 PAUSE_S: Final = 0.1
 PAUSE_MAX_S: Final = 10.0
 

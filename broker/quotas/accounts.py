@@ -37,7 +37,7 @@ class Account:
         return None if self._throttles is None else self._throttles.mean(now_ms)
 
     def is_as_new(self, now_ms: int) -> bool:
-        """Return whether this account can be replaced by a new one without a difference.
+        """Return whether a new account would give the same answers.
 
         Called for an account that was not used for the length of its windows.
         """

@@ -193,8 +193,8 @@ class IsrProposals:
 class IsrExpiration:
     """Rounds in which leaders check for lagging followers.
 
-    As in Kafka, a round starts every half ``replica.lag.time.max.ms``, but at most every
-    10 ms. It checks `PIECE` partitions at a time.
+    As in Kafka, a round starts every half ``replica.lag.time.max.ms``, but at most
+    every 10 ms. It checks `PIECE` partitions at a time.
     """
 
     led: Callable[[], Iterator[Partition]]

@@ -171,7 +171,8 @@ class ReplicaFetcher:
 
     def take_over(self, known: Following) -> None:
         """Take over a partition from another fetcher of its leader."""
-        # A copy, so that outstanding responses of the other fetcher change nothing here.
+        # A copy, so that outstanding responses of the other fetcher change nothing
+        # here.
         each = self.following[known.partition.key] = replace(known)
         if each.partition.log.flushes:
             self.to_flush.append(each)
@@ -191,7 +192,10 @@ class ReplicaFetcher:
                 yield None
 
     def request(self) -> InSteps[Asked | None]:
-        """Return a Fetch of all partitions that may be fetched now; None if none may."""
+        """Return a Fetch of all partitions that may be fetched now.
+
+        None if none may.
+        """
         now_ns = self.now_ns()
         due: dict[TopicPartition, tuple[Following, int]] = {}
         topics: dict[str, list[FetchPartition]] = {}

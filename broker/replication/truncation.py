@@ -21,8 +21,8 @@ class Epochs(Protocol):
 def truncation_offset(log: Epochs, leader_epoch: int, leader_end_offset: int) -> int:
     """Return the offset to truncate ``log`` to, at most its end.
 
-    ``leader_epoch`` is the leader's largest epoch up to the follower's latest epoch, and
-    ``leader_end_offset`` the end of ``leader_epoch`` in the leader's log.
+    ``leader_epoch`` is the leader's largest epoch up to the follower's latest epoch,
+    and ``leader_end_offset`` the end of ``leader_epoch`` in the leader's log.
     """
     end = log.log_end_offset
     if leader_epoch == UNDEFINED:

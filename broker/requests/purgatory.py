@@ -101,14 +101,20 @@ class DelayedOperation:
         self._purgatory.watchers.setdefault(key, {})[self] = None
 
     def park(self, wake: Wake) -> bool:
-        """Register ``wake`` for one call; False if the operation can continue already."""
+        """Register ``wake`` for one call.
+
+        False if the operation can continue already.
+        """
         if self.completed or self.changed:
             return False
         self._wake = wake
         return True
 
     def note_change(self, key: Hashable) -> bool:
-        """Try or record a changed key; return whether the operation completed or woke."""
+        """Try or record a changed key.
+
+        Return whether the operation completed or woke.
+        """
         if self.completed:
             return False
         if self._purgatory.tries_here:

@@ -123,7 +123,7 @@ class Request:
     is_orphaned: bool = False
 
     def abandon(self) -> None:
-        """Record that the connection has ended, and end the wait of a parked handler."""
+        """Record that the connection has ended, and resume a parked handler."""
         self.is_orphaned = True
         if self.end_wait is not None:
             self.end_wait()

@@ -206,7 +206,10 @@ class ZooKeeperSession:
             self._end()
 
     async def _visit(self, host: str, port: int) -> bool:
-        """Use a server until the connection ends; return whether it granted a session."""
+        """Use a server until the connection ends.
+
+        Return whether it granted a session.
+        """
         patience_s = self._timeout_ms / 1000 / self._server_count
         try:
             stream = await reach(self._connect, host, port, patience_s)

@@ -51,8 +51,8 @@ class TokenBucket:
 
     capacity: int
     rates: Mapping[str, Rate]
-    # By class, the time at which the served requests will be paid: nanoseconds times the
-    # rate, so that no token is rounded.
+    # By class, the time at which the served requests will be paid: nanoseconds times
+    # the rate, so that no token is rounded.
     _paid: dict[str, int] = field(default_factory=dict)
     judges: ClassVar[bool] = True
 

@@ -144,7 +144,10 @@ class PolicyHarness:
         return self.true_ns[job.number] - job.attained_ns
 
     def outranked(self, job: Job) -> bool:
-        """Return whether a job in service is outranked; check that the query is pure."""
+        """Return whether a job in service is outranked.
+
+        Check that the query is pure.
+        """
         answer = self._outranks(job)
         if self.subject.outranks(job, self.now_ns) != answer:
             raise LawBroken("outranks is pure", f"two answers about {job}")

@@ -112,7 +112,10 @@ class Scheduler(ABC):
         self.arrive(job, now_ns)
 
     def resize(self, seats: int, now_ns: int) -> None:
-        """Record that the plane has ``seats`` seats; more jobs may still be in service."""
+        """Record that the plane has ``seats`` seats.
+
+        More jobs may still be in service.
+        """
         return
 
     def reconfigure(self, config: SchedulerConfig) -> None:

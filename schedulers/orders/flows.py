@@ -38,7 +38,7 @@ class Flow:
         return self.finish if self.finish > self.floor else self.floor
 
     def length(self) -> int:
-        """Return the expected remaining cost of the job at the head, in virtual time."""
+        """Return the expected remaining cost of the head job, in virtual time."""
         return round(_rest_ns(self.jobs[0]) * UNIT / self.weight)
 
     def due(self) -> tuple[int, int]:
@@ -121,7 +121,7 @@ class Flows:
         )
 
     def sweep(self, virtual: int) -> None:
-        """Drop idle flows that finish in the past: they would start now, as new flows."""
+        """Drop idle flows that finish in the past: they would start as new flows."""
         if len(self._flows) <= self._sweep_at:
             return
         self._flows = {

@@ -21,8 +21,8 @@ from schedulers.contract.job import Job
 
 _Entry: TypeAlias = tuple[int, int, Job]
 
-# A bucket of more than twice as many jobs is split. A smaller load means more buckets to
-# search, a larger load a longer pause for each split.
+# A bucket of more than twice as many jobs is split. A smaller load means more buckets
+# to search, a larger load a longer pause for each split.
 _LOAD: Final = 512
 _NOWHERE: Final = 1 << 80
 
@@ -45,7 +45,8 @@ class JobOrder:
     def __init__(self) -> None:
         # A heap, which is empty only if all buckets are.
         self._near: list[_Entry] = []
-        # Each entry of a bucket lies between the start of the bucket and the next start.
+        # Each entry of a bucket lies between the start of the bucket and the next
+        # start.
         self._buckets: list[list[_Entry]] = []
         self._starts: list[tuple[int, int]] = []
         # The key of the first start, and the number of jobs in all buckets.

@@ -121,7 +121,7 @@ class Eevdf(Scheduler):
                 del self._idle[next(iter(self._idle))]
 
     def resume(self, job: Job, now_ns: int) -> None:
-        """Put the job at the head of its flow, which keeps at most a slice of credit."""
+        """Put the job at the head of its flow, which keeps up to a slice of credit."""
         self._flow(job, credit=1).jobs.appendleft(job)
         self._waiting += 1
 

@@ -11,7 +11,7 @@ from schedulers.orders.ranked import Ranked
 
 
 class Las(Ranked):
-    """Serve the job with the least attained service; jobs with equal service take turns.
+    """Serve the job with the least attained service; equal jobs take turns.
 
     A job is preempted once it is a quantum ahead of a waiting job. Needs no sizes. Mean
     delay is the least possible without sizes if the hazard rate of the size

@@ -33,7 +33,7 @@ class _Client:
 
 
 class MClock(Scheduler, Foresight):
-    """Serve a class below its reservation first, then by weight a class below its limit.
+    """Serve classes below their reservation first, then by weight up to the limit.
 
     Reservations and limits are CPU seconds per second (options ``reservation.CLASS``
     and ``limit.CLASS``). No other policy here can both guarantee and limit the share of
@@ -79,7 +79,7 @@ class MClock(Scheduler, Foresight):
         self._waiting += 1
 
     def pick(self, now_ns: int) -> Job | None:
-        """Take the head of a class whose reservation is due, else by least ``shared``."""
+        """Take the head of a class whose reservation is due, else by ``shared``."""
         waiting = [client for client in self._clients.values() if client.jobs]
         due = [it for it in waiting if it.floor and it.reserved <= now_ns]
         if due:

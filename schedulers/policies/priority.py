@@ -163,7 +163,7 @@ class Priority(Scheduler, Foresight):
         return level
 
     def _most_starved(self, now_ns: int, ageing_ns: int) -> int:
-        """Return the level unserved for longest, if beyond the bound, else the first."""
+        """Return the level unserved for longest if over the bound, else the first."""
         longest = min(
             self._busy, key=lambda number: self._levels[number].unserved_since_ns
         )

@@ -1,4 +1,4 @@
-"""JSON for files under version control: each row, and each list of numbers, is a line."""
+"""JSON for files under version control: a line for each row or list of numbers."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ async def join(
     config: BrokerConfig,
     new_id: Callable[[], UUID],
 ) -> Cluster:
-    """Read the cluster, all ``configs`` and all ``acls``; create the id of a new cluster.
+    """Read the cluster, ``configs`` and ``acls``; create the id of a new cluster.
 
     :raises ConfigError: if ZooKeeper does not respond in time.
     """

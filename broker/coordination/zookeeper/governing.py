@@ -109,7 +109,8 @@ class Governing:
         self._events: deque[tuple[object, ControllerEvent]] = deque()
         self._queued: set[object] = set()
         self._filled = Signal()
-        # Events of callers that wait for a result; the end of the term sets all of them.
+        # Events of callers that wait for a result; the end of the term sets all of
+        # them.
         self._asking: set[trio.Event] = set()
         self._is_over = False
 
@@ -156,7 +157,10 @@ class Governing:
             raise ControllerMoved from fault
 
     async def _contained(self, event: ControllerEvent) -> None:
-        """Handle an event; a fault ends that event only (Kafka: ControllerEventThread)."""
+        """Handle an event.
+
+        A fault ends that event only (Kafka: ControllerEventThread).
+        """
         try:
             await self._meters.handle(event)
         except _ENDINGS:
@@ -312,7 +316,8 @@ class Governing:
             ),
         )
         self._channels.serve(self._registrations(brokers))
-        # The first requests direct clients here, so their requests must be accepted now.
+        # The first requests direct clients here, so their requests must be accepted
+        # now.
         self.has_begun = True
         await self._drive(self.core.start(found))
 
@@ -371,7 +376,8 @@ class Governing:
     async def _deletions(self) -> None:
         names = await self._znodes.children(paths.TOPICS_TO_DELETE, watch=True)
         if not self.core.context.topics.keys() >= set(names):
-            # A topic may have been created and its deletion requested during another job.
+            # A topic may have been created and its deletion requested during another
+            # job.
             await self._topics()
         await self._drive(self.core.deletions_requested(names))
 

@@ -91,7 +91,10 @@ class ZooKeeperAdmin:
         return self._member.internal_partitions.get(topic)
 
     async def begin_topic(self, new: NewTopic) -> ErrorCode:
-        """Start the creation of a topic; after a failure, a client's retry starts it."""
+        """Start the creation of a topic.
+
+        After a failure, a client's retry starts it.
+        """
         if len(self._begun) < _BEGUN_MAX and new.name not in self._begun:
             self._begun.add(new.name)
             self._waits.tasks.begin(partial(self._create_begun, new))
@@ -163,8 +166,8 @@ class ZooKeeperAdmin:
             self._member.configs.write, f"topics/{name}", configs, instead_of
         )
         done = await self._waits.write(write)
-        # The write may also have read values of another broker, which a new session would
-        # not report as changed.
+        # The write may also have read values of another broker, which a new session
+        # would not report as changed.
         await self._member.broker.topic_changed(name)
         return done
 

@@ -212,8 +212,8 @@ class Segment:
     ) -> bool:
         """Return whether a batch fits; otherwise the log has to roll first.
 
-        Kafka's ``LogSegment.shouldRoll``: bytes, age (by the batches' own timestamps, if
-        any), space in the indexes, 31 bits of relative offset.
+        Kafka's ``LogSegment.shouldRoll``: bytes, age (by the batches' own timestamps,
+        if any), space in the indexes, 31 bits of relative offset.
         """
         if last_offset - self.base_offset > RELATIVE_MAX:
             return False

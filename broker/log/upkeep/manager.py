@@ -160,7 +160,8 @@ class LogManager:
             if any(key in each.paths for each in openings if each is not opening):
                 self._doom(key, path)
             elif marked(self.storage, path) in self.log_dirs.offline:
-                # The other log may be in the offline directory, so this one is not used.
+                # The other log may be in the offline directory, so this one is not
+                # used.
                 opening.unknown.add(key)
             else:
                 self.storage.remove(mark_path(path))
@@ -170,7 +171,8 @@ class LogManager:
     def _sort_futures(self, opening: Opening, openings: Sequence[Opening]) -> None:
         """Keep one copy of each log that is in another directory.
 
-        A copy without a log is set aside, unless the log may be in an offline directory.
+        A copy without a log is set aside, unless the log may be in an offline
+        directory.
         """
         elsewhere = [each for each in openings if each is not opening]
         for key, paths in opening.found_futures.items():

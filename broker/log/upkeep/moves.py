@@ -195,7 +195,10 @@ class Moves:
     def _exchange(
         self, key: TopicPartition, log: Log, future: Log, prepared: _Prepared
     ) -> bool:
-        """Copy the rest and exchange the logs in one step; return whether it succeeded."""
+        """Copy the rest and exchange the logs in one step.
+
+        Return whether it succeeded.
+        """
         end = log.log_end_offset
         while (rest := read(log, future.log_end_offset, _STEP_BYTES, end)) is not None:
             data = rest.read()

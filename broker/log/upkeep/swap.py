@@ -92,7 +92,8 @@ class Swap:
     def _finish(self) -> None:
         """Rename the replaced segments, newest first, then the copy to its final name.
 
-        No sync is needed between renamings: a journalling file system keeps their order.
+        No sync is needed between renamings: a journalling file system keeps their
+        order.
         """
         log, copy = self._log, self._copy
         for old in reversed(self._group):

@@ -75,8 +75,8 @@ def read_records(header: BatchHeader, batch: Buffer) -> list[Record]:
 def iter_records(header: BatchHeader, batch: Buffer) -> Iterator[Record]:
     """Yield the records of a whole batch; raise CORRUPT_MESSAGE or INVALID_RECORD.
 
-    Records of a LogAppendTime batch have the batch's timestamp. Cost: unpacks and parses
-    incrementally, with one record and one piece of `unpacked` in memory.
+    Records of a LogAppendTime batch have the batch's timestamp. Cost: unpacks and
+    parses incrementally, with one record and one piece of `unpacked` in memory.
     """
     for record in records_in_steps(header, batch):
         if record is not None:
@@ -403,8 +403,8 @@ def build_batch(
 ) -> bytes:
     """Return a batch of (offset, timestamp, body) under a header.
 
-    Codec, offsets, base timestamp and producer fields are taken from the header; length,
-    CRC and record count are computed.
+    Codec, offsets, base timestamp and producer fields are taken from the header;
+    length, CRC and record count are computed.
     """
     built = BatchBuilder(header)
     for offset, timestamp, body in records:

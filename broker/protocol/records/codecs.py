@@ -206,7 +206,8 @@ def _plain(data: Buffer) -> Iterator[bytes]:
 
 
 def _ungzip(data: Buffer) -> Iterator[bytes]:
-    # Pass slices: a library keeps, and therefore copies, input that it has not consumed.
+    # Pass slices: a library keeps, and therefore copies, input that it has not
+    # consumed.
     given = _slices(data)
     rest = next(given, b"")
     while rest:
@@ -281,7 +282,7 @@ def _unsnappy_block(block: memoryview) -> bytes:
 
 
 class _Blocks:
-    """Compressor that splits its input into blocks of one size, packed independently."""
+    """Compressor that splits its input into independent blocks of one size."""
 
     def __init__(
         self, size: int, header: bytes, pack: Callable[[memoryview], bytes], end: bytes

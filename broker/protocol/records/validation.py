@@ -140,12 +140,12 @@ def _record_start(size: int) -> bytes:
 
 @lru_cache(maxsize=_SIZES_KEPT)
 def _last_field_length(size: int) -> bytes:
-    """Return the length of a value that is the last field of a record without headers."""
+    """Return the length of a value that ends a record without headers."""
     return _length_before(size - 1)
 
 
 def _length_before(size: int) -> bytes:
-    """Return the varint of a length that takes ``size`` bytes together with its content.
+    """Return the varint of a length that takes ``size`` bytes with its content.
 
     Returns no bytes if no such varint exists.
     """
@@ -157,7 +157,7 @@ def _length_before(size: int) -> bytes:
 
 
 class _Walk:
-    """Validation in progress: a window of plain bytes, and the next record's position."""
+    """Validation in progress: a window of plain bytes, and a record's position."""
 
     def __init__(self, codec: int, packed: memoryview, count: int) -> None:
         self._pieces = unpacked(codec, packed)
@@ -169,7 +169,8 @@ class _Walk:
         self._at = 0
         self._number = 0
         self._units = STEP_UNITS
-        # The first record for which a run is tried, and the number of records to compare.
+        # The first record for which a run is tried, and the number of records to
+        # compare.
         self._try_from = 0
         self._try_records = _FIRST_TRY
         self._smallest, self._largest = 1 << 64, -1 << 64
@@ -272,7 +273,7 @@ class _Walk:
     def _walk_more(
         self, data: bytes, at: int, number: int, shape: Layout | None
     ) -> tuple[int, int]:
-        """Validate records together from ``at`` on; return the next number and position.
+        """Validate records together from ``at``; return the next number and position.
 
         ``shape`` is the layout of the previous record, if the next may have the same.
         """
@@ -286,7 +287,10 @@ class _Walk:
         return number + found, at + found * (shape.step if shape is not None else 0)
 
     def _run_like(self, data: bytes, at: int, number: int, shape: Layout) -> int:
-        """Validate records from ``at`` on with the previous layout; return their number."""
+        """Validate records from ``at`` on with the previous layout.
+
+        Return their number.
+        """
         limit = min(self._count - number, self._try_records)
         run = run_like(data, at - shape.step, shape, number, limit)
         self._units -= run.records // _RECORDS_PER_UNIT + _RUN_UNITS

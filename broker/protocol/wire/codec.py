@@ -85,7 +85,10 @@ def request_type(api_key: int, version: int) -> type[Any]:
 
 
 def response_type(api_key: int, version: int) -> type[Any]:
-    """Return the entity class of a response; raise `MalformedFrame` if it is unknown."""
+    """Return the entity class of a response.
+
+    Raise `MalformedFrame` if it is unknown.
+    """
     return _load(schemas.RESPONSES, EntityType.response, api_key, version)
 
 
@@ -378,7 +381,8 @@ def _complete(entity: type[Any], messages: ModuleType, side: str) -> None:
     for field in fields:
         kind = kind_of(field)
         if kind.wire_type == "datetime_i64" and not kind.nullable:
-            # Kafka writes -1 for a missing time, which kio declares for some fields only.
+            # Kafka writes -1 for a missing time, which kio declares for some fields
+            # only.
             stated: Any = field.type
             field.type = stated | None
         if kind.struct is not None:

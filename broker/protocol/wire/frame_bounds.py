@@ -178,8 +178,8 @@ class _Source:
             return
         at = self.here()
         if entity.__flexible__:
-            # A compact length is the length plus one, and 0 is null. Varints of up to two
-            # bytes, the most frequent for records, are read inline.
+            # A compact length is the length plus one, and 0 is null. Varints of up to
+            # two bytes, the most frequent for records, are read inline.
             self.line(depth, f"o = {at}; c = f[o]")
             self.line(depth, "if c < 128: o += c or 1")
             self.line(

@@ -6,8 +6,8 @@ import dataclasses
 import types
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin
 
-# Wire types of fixed size, with their `struct` formats; kio represents the first four by
-# Python types that a writer has to convert.
+# Wire types of fixed size, with their `struct` formats; kio represents the first four
+# by Python types that a writer has to convert.
 FIXED: Final = types.MappingProxyType(
     {
         "error_code": "h",

@@ -124,7 +124,7 @@ _Length: TypeAlias = Callable[[bytes, int], tuple[int, int]]
 
 
 def _length(frame: bytes, offset: int) -> tuple[int, int]:
-    """Return the number of items of an array (-1: null), and the offset of the first."""
+    """Return the number of items (-1: null) of an array, and the first offset."""
     return _INT32.unpack_from(frame, offset)[0], offset + 4
 
 
