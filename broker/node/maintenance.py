@@ -175,7 +175,7 @@ class Maintenance:
         )
 
     def _mover(self) -> PeriodicTask:
-        """Return the counterpart of Kafka's thread that moves logs between directories."""
+        """Return the counterpart of Kafka's thread for moves between directories."""
         found = False
 
         def begin() -> Steps[None]:
