@@ -109,7 +109,7 @@ class SparseIndex:
         return self.entry(number) if number >= 0 else None
 
     def first_at(self, second: int) -> int | None:
-        """Return the first column of the first entry whose second column is as large."""
+        """Return the first column of the first entry with a second column as large."""
         number = self._count_up_to(second - 1, 1)
         return self.entry(number)[0] if number < len(self) else None
 
