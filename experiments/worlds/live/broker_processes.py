@@ -139,7 +139,7 @@ class LiveBrokers:
                 self._send(number, SILENT if apart else HEARD, from_whom)
 
     async def slow(self, number: int, factor: float) -> None:
-        """Let a broker run for only part of the time from now on."""
+        """Run a broker for only part of the time from now on."""
         await trio.lowlevel.checkpoint()
         if number in self._slowing:
             self._slowing.pop(number).cancel()
