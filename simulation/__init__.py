@@ -1,1 +1,1 @@
-"""Simulated clusters: their histories, the laws of these, and simulated bad days."""
+"""Simulated clusters: histories, the laws that these obey, and days of faults."""

@@ -14,6 +14,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from spark_analysis.recordings.contract import RecordingError
+from spark_analysis.report.content.paper_tables import tables_of
 from spark_analysis.report.content.rendering import sentence
 from spark_analysis.report.content.schema import Results, Row
 from spark_analysis.report.content.summary import Summary
@@ -45,6 +46,11 @@ class Experiment:
     def table(self) -> str:
         """The first screen's table in Markdown."""
         return as_markdown(self.summary.table).strip()
+
+    @property
+    def measures(self) -> str:
+        """An election's measures by world and arm, in Markdown."""
+        return as_markdown(tables_of(self.found)[0]).strip()
 
     @property
     def sentences(self) -> str:
