@@ -389,6 +389,8 @@ def test_files_of_before_are_read_and_written_as_those_of_today(
             "u": topic("u"),
         },
         "deleting": {"d": Deletion(topic_id=deletion, partitions=3)},
+        "acls": {},
+        "features": {},
         **{kind: {} for kind in KINDS},
         ConfigKind.BROKER: {"": {"a": "1"}},
     }

@@ -161,7 +161,7 @@ def test_a_sweep_counts_points_by_verdict() -> None:
     levels = [{"load": load} for load in ("0.5", "0.7", "0.9")]
     summary = Summary(made(CELLS, points=levels))
     assert summary.table.rows[0]["produce"] == "3 worse"
-    assert "priority better at 3, worse at 0" in summary.sentences[0]
+    assert "priority better at 3;" in summary.sentences[0]
 
 
 def test_cautions_come_with_their_world_where_there_are_several() -> None:
