@@ -158,9 +158,9 @@ class Metadata:
         """Update when requested, and at the latest after ``metadata.max.age.ms``."""
         while True:
             await self._stale.wait(self._answered_s + self._max_age_s)
-            await self._ask()
+            await self._update()
 
-    async def _ask(self) -> None:
+    async def _update(self) -> None:
         names = sorted(self._topics)
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in names],
@@ -202,7 +202,7 @@ class Metadata:
                 continue
             if topic.error_code is not ErrorCode.none:
                 self._errors[name] = topic.error_code
-                self._forget(name, topic.error_code)
+                self._remove(name, topic.error_code)
                 continue
             self._errors.pop(name, None)
             if topic.topic_id is not None:
@@ -220,7 +220,7 @@ class Metadata:
         if known is None or epoch == -1 or epoch >= known.epoch:
             self._leaders[name] = Leader(found.leader_id, epoch)
 
-    def _forget(self, topic: str, code: ErrorCode) -> None:
+    def _remove(self, topic: str, code: ErrorCode) -> None:
         """Remove a topic that does not exist; other errors keep the partitions."""
         if code is ErrorCode.unknown_topic_or_partition:
             for number in range(self._counts.pop(topic, 0)):

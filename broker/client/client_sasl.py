@@ -146,7 +146,7 @@ def authenticated(connect: Connect, login: Login, client_id: str) -> Connect:
 async def _authenticate(stream: Stream, login: Login, client_id: str) -> None:
     calls = _Calls(stream, client_id)
     handshake = SaslHandshakeRequest(mechanism=login.mechanism)
-    found = await calls.ask(ApiKey.SASL_HANDSHAKE, handshake)
+    found = await calls.call(ApiKey.SASL_HANDSHAKE, handshake)
     if found.error_code is not ErrorCode.none:
         enabled = ", ".join(found.mechanisms)
         sentence = f"the broker has no {login.mechanism}, but {enabled}"
@@ -156,7 +156,7 @@ async def _authenticate(stream: Stream, login: Login, client_id: str) -> None:
         token = await anext(exchange)
         while True:
             request = SaslAuthenticateRequest(auth_bytes=token)
-            found = await calls.ask(ApiKey.SASL_AUTHENTICATE, request)
+            found = await calls.call(ApiKey.SASL_AUTHENTICATE, request)
             if found.error_code is not ErrorCode.none:
                 raise KafkaError(ErrorCode(found.error_code), found.error_message)
             token = await exchange.asend(found.auth_bytes)
@@ -176,7 +176,7 @@ class _Calls:
         self._client_id = client_id
         self._number = 0
 
-    async def ask(self, key: ApiKey, request: object) -> Any:
+    async def call(self, key: ApiKey, request: object) -> Any:
         """Send a request and return the response; raise OSError or `KafkaError`."""
         self._number += 1
         frame = encode_request(key, _VERSION, self._number, self._client_id, request)

@@ -172,7 +172,7 @@ class Connection:
         try:
             async with trio.open_nursery() as nursery:
                 self._scope = nursery.cancel_scope
-                self._mind_deadlines()
+                self._update_deadline()
                 if not self.is_open:
                     self._scope.cancel()
                 nursery.start_soon(self._write_all)
@@ -191,15 +191,15 @@ class Connection:
 
     async def negotiate(self, timeout_s: float) -> None:
         """Negotiate the versions of APIs with the broker; raises `KafkaError`."""
-        answer = await self._ask_versions(3, timeout_s)
+        answer = await self._request_versions(3, timeout_s)
         if answer is None:
-            answer = await self._ask_versions(0, timeout_s)
+            answer = await self._request_versions(0, timeout_s)
         if answer is None:
             raise KafkaError(ErrorCode.unsupported_version, "no version of ApiVersions")
         self.versions = chosen_versions(answer, self._spoken)
         self.features = finalized_features(answer)
 
-    async def _ask_versions(
+    async def _request_versions(
         self, version: int, timeout_s: float
     ) -> ApiVersionsResponse | None:
         replied = trio.Event()
@@ -231,7 +231,7 @@ class Connection:
         self._in_flight.append(
             _InFlight(number, request.api_key, version, deadline_s, done)
         )
-        self._mind_deadlines()
+        self._update_deadline()
 
     def _write(
         self, request: AnyRequest[R], version: int, body: Body | None = None
@@ -298,12 +298,12 @@ class Connection:
         """
         if not self._in_flight:
             raise MalformedFrame("an answer to nothing")
-        asked = self._in_flight[0]
-        if asked.api_key is ApiKey.API_VERSIONS:
+        oldest = self._in_flight[0]
+        if oldest.api_key is ApiKey.API_VERSIONS:
             answer: Any
-            correlation_id, answer = decode_handshake(asked.version, frame)
+            correlation_id, answer = decode_handshake(oldest.version, frame)
         else:
-            api_key, version = asked.api_key, asked.version
+            api_key, version = oldest.api_key, oldest.version
             if len(frame) <= ONE_STEP_BYTES:
                 correlation_id, answer = decode_response(api_key, version, frame)
             else:
@@ -311,20 +311,20 @@ class Connection:
                     decode_response_in_steps(api_key, version, frame)
                 )
             if isinstance(answer, Versioned):
-                answer = RESPONSES[asked.api_key].from_wire(answer)
-        if correlation_id != asked.correlation_id:
-            found, expected = correlation_id, asked.correlation_id
+                answer = RESPONSES[oldest.api_key].from_wire(answer)
+        if correlation_id != oldest.correlation_id:
+            found, expected = correlation_id, oldest.correlation_id
             raise MalformedFrame(f"correlation id {found}, expected {expected}")
         self._in_flight.popleft()
-        self._mind_deadlines()
-        asked.done(answer)
+        self._update_deadline()
+        oldest.done(answer)
 
     # ---- deadlines ------------------------------------------------------------------
 
     def _next_deadline_s(self) -> float:
         return min((each.deadline_s for each in self._in_flight), default=math.inf)
 
-    def _mind_deadlines(self) -> None:
+    def _update_deadline(self) -> None:
         self._scope.deadline = self._next_deadline_s()
 
 

@@ -163,20 +163,20 @@ class Node:
             self._failures = 0
             self._connection = connection
             self._client.take_features(connection.features)
-            self._tell()
+            self._notify()
         # Backoff also applies to a broker that closes connections after the handshake.
         self._failures = 1
-        self._tell()
+        self._notify()
         self._client.on_disconnect()
 
     def _failed(self, why: KafkaError) -> None:
         self._failures += 1
         self._attempts += 1
         self._why = why
-        self._tell()
+        self._notify()
         self._client.on_disconnect()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changes.notify()
         self._client.on_change()
 
@@ -206,8 +206,8 @@ class NetworkClient:
             config.seconds(RECONNECT_BACKOFF_MAX_MS),
             rng,
         )
-        self.on_change: Callable[[], None] = _nobody
-        self.on_disconnect: Callable[[], None] = _nobody
+        self.on_change: Callable[[], None] = _do_nothing
+        self.on_disconnect: Callable[[], None] = _do_nothing
         self._nodes: dict[Address, Node] = {}
         self._features = FinalizedFeatures()
         self._nursery: trio.Nursery | None = None
@@ -282,5 +282,5 @@ class NetworkClient:
         return answer
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     """Do nothing: there is no listener yet."""

@@ -69,10 +69,10 @@ def test_a_topic_that_comes_in_the_middle_of_a_rebalance_is_not_forgotten() -> N
             known.learn("t", 2)
             await wait_all_tasks_blocked()
             assert len(rejoins) == 1
-            leader.look()
+            leader.check_topics()
             assert len(rejoins) == 2
             leader.retire()
-            leader.look()
+            leader.check_topics()
             assert len(rejoins) == 2
             nursery.cancel_scope.cancel()
 

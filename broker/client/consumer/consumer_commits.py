@@ -123,7 +123,7 @@ class Commits:
         )
 
         async def commit() -> None:
-            answer = await member.ask(request)
+            answer = await member.send(request)
             for topic in answer.topics:
                 for each in topic.partitions:
                     what = f"OFFSET_COMMIT of {topic.name}-{each.partition_index}"
@@ -184,7 +184,7 @@ class Commits:
             )
         )
         for group in answer.groups:
-            member.mind(group.error_code)
+            member.note_error(group.error_code)
             check(group.error_code, f"OFFSET_FETCH of {group.group_id}")
             return group.topics
         return answer.topics
@@ -201,7 +201,7 @@ class Commits:
             try:
                 await attempt()
             except KafkaError as error:
-                self._member.mind(error.code)
+                self._member.note_error(error.code)
                 failures += 1
                 wait_s = self._backoff.after(failures)
                 late = trio.current_time() + wait_s >= until_s

@@ -38,7 +38,7 @@ from broker.client.consumer.consumer_protocol import (
 )
 from broker.client.consumer.coordinated_member import NO_GENERATION
 from broker.client.consumer.group_leader import GroupLeader
-from broker.client.consumer.group_member import FORGOTTEN, GroupMember
+from broker.client.consumer.group_member import REMOVED, GroupMember
 from broker.client.consumer.group_membership import (
     GroupMembership,
     ListenerFailed,
@@ -51,7 +51,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 
 # Errors of a join or a sync after which the member joins again.
-_AGAIN: Final = frozenset({ErrorCode.rebalance_in_progress, *FORGOTTEN})
+_AGAIN: Final = frozenset({ErrorCode.rebalance_in_progress, *REMOVED})
 
 
 class ConsumerCoordinator(GroupMembership[GroupMember]):
@@ -136,12 +136,12 @@ class ConsumerCoordinator(GroupMembership[GroupMember]):
                 self._go(Phase.PREPARE if revoked else Phase.STABLE)
         # Called without new partitions, too, as in Kafka.
         await called(self._listener.on_partitions_assigned(assigned - before))
-        self._leader.look()
+        self._leader.check_topics()
 
     def _retreat(self, error: KafkaError) -> None:
         """Restart a failed rebalance; report a fatal error to the user."""
-        if error.code in FORGOTTEN:
-            self._forgotten(error.code)
+        if error.code in REMOVED:
+            self._reset_member(error.code)
         if error.code not in _AGAIN and not is_retriable(error.code):
             self._failure = error
         if self._phase is not Phase.UNSUBSCRIBED:
@@ -163,21 +163,21 @@ class ConsumerCoordinator(GroupMembership[GroupMember]):
                 else:
                     await self._member.heartbeat()
             except KafkaError as error:
-                self._mind_heartbeat(error)
+                self._handle_error(error)
 
-    def _mind_heartbeat(self, error: KafkaError) -> None:
+    def _handle_error(self, error: KafkaError) -> None:
         if error.code is ErrorCode.rebalance_in_progress:
             self._rejoin()
-        elif error.code in FORGOTTEN:
-            self._forgotten(error.code)
+        elif error.code in REMOVED:
+            self._reset_member(error.code)
             self._rejoin()
         elif not is_retriable(error.code):
             self._lost = True
             self._rejoin()
             self._fail(error)
 
-    def _forgotten(self, code: ErrorCode) -> None:
-        self._member.forget(keep_id=code is ErrorCode.illegal_generation)
+    def _reset_member(self, code: ErrorCode) -> None:
+        self._member.reset(keep_id=code is ErrorCode.illegal_generation)
         self._lost = True
 
     # ---- small steps ----------------------------------------------------------------

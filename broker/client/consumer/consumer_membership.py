@@ -146,8 +146,8 @@ class ConsumerMembership(GroupMembership[EpochMember]):
             if is_member and self._is_too_slow():
                 await self._leave_for_a_while()
                 continue
-            said = self._member.has_said(self._topics, self._owned())
-            if said and trio.current_time() < self._next_s:
+            is_sent = self._member.has_sent(self._topics, self._owned())
+            if is_sent and trio.current_time() < self._next_s:
                 continue
             try:
                 self._take_answer(
@@ -155,7 +155,7 @@ class ConsumerMembership(GroupMembership[EpochMember]):
                 )
                 failures = 0
             except KafkaError as error:
-                self._mind(error)
+                self._handle_error(error)
                 failures += 1
                 await trio.sleep(self._backoff.after(failures))
                 self._next_s = trio.current_time()
@@ -193,19 +193,19 @@ class ConsumerMembership(GroupMembership[EpochMember]):
             if topic_id is None or name is None:
                 # Not in the metadata yet: a full heartbeat requests the target again.
                 self._metadata.request_update()
-                self._member.say_everything()
+                self._member.clear_sent_fields()
                 self._next_s = trio.current_time() + self._backoff.after(1)
                 continue
             self._ids[name] = topic_id
             target.update(TopicPartition(name, each) for each in topic.partitions)
         self._target = frozenset(target)
 
-    def _mind(self, error: KafkaError) -> None:
+    def _handle_error(self, error: KafkaError) -> None:
         """Rejoin if the group has removed the member; report a fatal error."""
         is_fatal = error.code not in _FENCED and not is_retriable(error.code)
         if self._is(Phase.UNSUBSCRIBED) or not (is_fatal or error.code in _FENCED):
             return
-        self._member.forget(keep_id=True)
+        self._member.reset(keep_id=True)
         self._lost = True
         self._go(Phase.PREPARE)
         if is_fatal:

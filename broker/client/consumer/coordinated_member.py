@@ -71,13 +71,13 @@ class CoordinatedMember(ABC):
         return Generation(self.generation, self.member_id)
 
     async def call(self, request: AnyRequest[E], timeout_s: float = 0.0) -> E:
-        """Send a request as `ask`, and raise the response's error, too."""
-        answer = await self.ask(request, timeout_s)
-        self.mind(answer.error_code)
+        """Send a request as `send`, and raise the response's error, too."""
+        answer = await self.send(request, timeout_s)
+        self.note_error(answer.error_code)
         check(answer.error_code, request.api_key.name)
         return answer
 
-    async def ask(self, request: AnyRequest[R], timeout_s: float = 0.0) -> R:
+    async def send(self, request: AnyRequest[R], timeout_s: float = 0.0) -> R:
         """Send a request to the coordinator, which is looked up if necessary.
 
         Raises `KafkaError`.
@@ -86,10 +86,10 @@ class CoordinatedMember(ABC):
         try:
             return await self._client.call(coordinator, request, timeout_s)
         except KafkaError as error:
-            self.mind(error.code)
+            self.note_error(error.code)
             raise
 
-    def mind(self, code: ErrorCode) -> None:
+    def note_error(self, code: ErrorCode) -> None:
         """Look up the coordinator again after an error that it has moved."""
         if code in COORDINATOR_MOVED:
             self._coordinator = None
@@ -108,7 +108,7 @@ class CoordinatedMember(ABC):
     async def leave(self) -> None:
         """Leave the group, if this is a member; raises `KafkaError`."""
 
-    def forget(self, *, keep_id: bool) -> None:
+    def reset(self, *, keep_id: bool) -> None:
         """Drop the generation, and the member id unless ``keep_id``."""
         self.generation = NO_GENERATION
         if not keep_id:

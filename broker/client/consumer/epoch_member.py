@@ -38,7 +38,7 @@ _UNCHANGED: Final = timedelta(milliseconds=-1)
 ByTopicId = Mapping[UUID, Sequence[int]]
 
 
-class _Said(NamedTuple):
+class _SentFields(NamedTuple):
     """The fields of a heartbeat that are omitted while unchanged."""
 
     topics: frozenset[str]
@@ -62,15 +62,15 @@ class EpochMember(CoordinatedMember):
         self.member_id = base64.urlsafe_b64encode(number.bytes).decode().rstrip("=")
         self._assignor = config[GROUP_REMOTE_ASSIGNOR]
         self._rebalance_timeout = timedelta(milliseconds=config[MAX_POLL_INTERVAL_MS])
-        self._said: _Said | None = None
+        self._sent: _SentFields | None = None
 
-    def has_said(self, topics: frozenset[str], owned: ByTopicId) -> bool:
+    def has_sent(self, topics: frozenset[str], owned: ByTopicId) -> bool:
         """Return whether the coordinator has received these topics and partitions."""
-        return self._said == (topics, owned)
+        return self._sent == (topics, owned)
 
-    def say_everything(self) -> None:
+    def clear_sent_fields(self) -> None:
         """Send all fields in the next heartbeat, so that its response has them, too."""
-        self._said = None
+        self._sent = None
 
     async def heartbeat(
         self, topics: frozenset[str], owned: ByTopicId
@@ -79,9 +79,9 @@ class EpochMember(CoordinatedMember):
 
         Raises `KafkaError`; the next heartbeat then has all fields.
         """
-        said, self._said = self._said, None
+        sent, self._sent = self._sent, None
         joins = self.generation == NO_GENERATION
-        is_full = joins or said is None
+        is_full = joins or sent is None
         owned = {} if joins else owned
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group,
@@ -90,7 +90,7 @@ class EpochMember(CoordinatedMember):
             instance_id=self.instance_id,
             rebalance_timeout=self._rebalance_timeout if is_full else _UNCHANGED,
             subscribed_topic_names=(
-                sorted(topics) if said is None or said.topics != topics else None
+                sorted(topics) if sent is None or sent.topics != topics else None
             ),
             server_assignor=self._assignor if is_full else None,
             topic_partitions=(
@@ -98,14 +98,14 @@ class EpochMember(CoordinatedMember):
                     RequestTopicPartitions(topic_id=topic_id, partitions=partitions)
                     for topic_id, partitions in owned.items()
                 ]
-                if is_full or said is None or said.owned != owned
+                if is_full or sent is None or sent.owned != owned
                 else None
             ),
         )
         before = self.current
         answer = await self.call(request)
         if before == self.current:
-            self._said = _Said(topics, owned)
+            self._sent = _SentFields(topics, owned)
             self.generation = answer.member_epoch
             self.last = self.current
         return answer
@@ -115,7 +115,7 @@ class EpochMember(CoordinatedMember):
         if self.generation == NO_GENERATION:
             return
         epoch = _LEAVING if self.instance_id is None else _STATIC_LEAVING
-        self.forget(keep_id=True)
+        self.reset(keep_id=True)
         await self.call(
             ConsumerGroupHeartbeatRequest(
                 group_id=self.group,
@@ -126,7 +126,7 @@ class EpochMember(CoordinatedMember):
             )
         )
 
-    def forget(self, *, keep_id: bool) -> None:
+    def reset(self, *, keep_id: bool) -> None:
         """Drop the epoch; the id is kept as long as the process runs."""
-        super().forget(keep_id=True)
-        self._said = None
+        super().reset(keep_id=True)
+        self._sent = None

@@ -47,7 +47,7 @@ from broker.protocol.messages.fetch import (
 from broker.protocol.topic_partition import TopicPartition
 
 
-class _Question(NamedTuple):
+class _RequestedOffset(NamedTuple):
     """A request for a partition: its state, its version at the time, the offset."""
 
     state: PartitionState
@@ -55,7 +55,7 @@ class _Question(NamedTuple):
     offset: int
 
 
-_Asked = dict[TopicPartition, _Question]
+_RequestedOffsets = dict[TopicPartition, _RequestedOffset]
 
 
 class Fetcher:
@@ -80,7 +80,7 @@ class Fetcher:
         self._timeout_s = config.seconds(REQUEST_TIMEOUT_MS)
         self._backoff = retry_backoff(config, rng)
         self._wake = Signal()
-        self.on_records: Callable[[], None] = _nobody
+        self.on_records: Callable[[], None] = _do_nothing
         # Called for positions outside the log.
         self.on_out_of_range: Callable[[PartitionState], None] = _nowhere
 
@@ -118,13 +118,15 @@ class Fetcher:
             if full or node.in_flight:
                 continue
             if node.ready():
-                asked = {
-                    each.partition: _Question(each, each.version, each.fetch_from)
+                requested = {
+                    each.partition: _RequestedOffset(
+                        each, each.version, each.fetch_from
+                    )
                     for each, _ in wanted
                 }
                 node.submit(
                     self._request(wanted),
-                    partial(self._answered, asked),
+                    partial(self._answered, requested),
                     self._timeout_s,
                 )
             elif node.throttled_until_s > now_s:
@@ -154,26 +156,28 @@ class Fetcher:
 
     # ---- responses ------------------------------------------------------------------
 
-    def _answered(self, asked: _Asked, answer: FetchResponse | KafkaError) -> None:
+    def _answered(
+        self, requested: _RequestedOffsets, answer: FetchResponse | KafkaError
+    ) -> None:
         code = answer.code if isinstance(answer, KafkaError) else answer.error_code
         if isinstance(answer, KafkaError) or code is not ErrorCode.none:
-            for question in asked.values():
-                self._refused(question, code)
+            for request in requested.values():
+                self._refused(request, code)
         else:
             for topic in answer.responses:
                 for each in topic.partitions:
                     name = TopicPartition(topic.topic, each.partition_index)
-                    if name in asked:
-                        self._take(asked[name], each)
+                    if name in requested:
+                        self._take(requested[name], each)
         self.on_records()
         self._wake.notify()
 
-    def _take(self, question: _Question, found: PartitionData) -> None:
-        state = question.state
-        if not self._is_open(question):
+    def _take(self, request: _RequestedOffset, found: PartitionData) -> None:
+        state = request.state
+        if not self._is_open(request):
             return
         if found.error_code is not ErrorCode.none:
-            self._refused(question, found.error_code)
+            self._refused(request, found.error_code)
             return
         aborted = None
         if self._committed_only:
@@ -186,19 +190,19 @@ class Fetcher:
         except KafkaError as error:
             state.failure = error
 
-    def _is_open(self, question: _Question) -> bool:
+    def _is_open(self, request: _RequestedOffset) -> bool:
         """Return whether a response is still wanted.
 
         If the leader changes during a request, the same offset may be requested from
         two brokers: the first response counts.
         """
-        state, version, offset = question
+        state, version, offset = request
         is_current = self._subscriptions.is_current(state, version)
         return is_current and state.fetch_from == offset
 
-    def _refused(self, question: _Question, code: ErrorCode) -> None:
-        state = question.state
-        if not self._is_open(question):
+    def _refused(self, request: _RequestedOffset, code: ErrorCode) -> None:
+        state = request.state
+        if not self._is_open(request):
             return
         state.retry_at_s = trio.current_time() + self._backoff.after(1)
         if code in STALE_METADATA:
@@ -211,7 +215,7 @@ class Fetcher:
             state.failure = KafkaError(code, f"{state.partition} cannot be fetched")
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     """Do nothing: no task waits for records."""
 
 

@@ -49,7 +49,7 @@ class GroupLeader:
             for member, partitions in assignment.items()
         }
 
-    def look(self) -> None:
+    def check_topics(self) -> None:
         """Start a rebalance if the topics have changed since the assignment.
 
         During a rebalance the call has no effect, so it is repeated afterwards.
@@ -61,4 +61,4 @@ class GroupLeader:
         """Check the topics after each change of the metadata, until cancelled."""
         while True:
             await self._metadata.changes.next()
-            self.look()
+            self.check_topics()

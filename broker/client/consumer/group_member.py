@@ -36,9 +36,7 @@ _PROTOCOL_TYPE: Final = "consumer"
 # Added to the rebalance timeout, after which the coordinator answers joins.
 _JOIN_LAPSE_S: Final = 5.0
 # Errors for a member id or generation that the coordinator does not know.
-FORGOTTEN: Final = frozenset(
-    {ErrorCode.unknown_member_id, ErrorCode.illegal_generation}
-)
+REMOVED: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation})
 
 
 class Subscribed(NamedTuple):
@@ -101,7 +99,7 @@ class GroupMember(CoordinatedMember):
                 self.member_id = joined.member_id
             check(joined.error_code, f"cannot join {self.group}")
         except KafkaError as error:
-            self.mind(error.code)
+            self.note_error(error.code)
             raise
         self.member_id = joined.member_id
         self.generation = joined.generation_id
@@ -159,5 +157,5 @@ class GroupMember(CoordinatedMember):
             reason="the consumer is closing or too slow",
         )
         request = LeaveGroupRequest(group_id=self.group, members=[member])
-        self.forget(keep_id=False)
+        self.reset(keep_id=False)
         await self.call(request)

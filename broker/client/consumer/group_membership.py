@@ -72,7 +72,7 @@ class GroupMembership(ABC, Generic[M]):
         self._polled_s = 0.0
         self._present = Changes()
         self._moved = Changes()
-        self.on_change: Callable[[], None] = _nobody
+        self.on_change: Callable[[], None] = _do_nothing
 
     @abstractmethod
     async def run(self) -> None:
@@ -213,5 +213,5 @@ async def called(call: Awaitable[None]) -> None:
         raise ListenerFailed(error) from error
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     """Do nothing: no task waits for a rebalance."""

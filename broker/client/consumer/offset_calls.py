@@ -96,10 +96,10 @@ class OffsetCalls:
                 by_address.setdefault(address, {})[partition] = timestamp
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         for address, partitions in by_address.items():
-            found |= await self._ask(address, partitions)
+            found |= await self._call(address, partitions)
         return found
 
-    async def _ask(
+    async def _call(
         self, address: Address, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         topics: dict[str, list[ListOffsetsPartition]] = {}

@@ -48,7 +48,7 @@ class Positions:
         self._policy = _POLICIES[config[AUTO_OFFSET_RESET]]
         self._backoff = retry_backoff(config, rng)
         self._wake = Signal()
-        self.on_position: Callable[[], None] = _nobody
+        self.on_position: Callable[[], None] = _do_nothing
 
     def wake(self) -> None:
         """Examine all partitions again, after an assignment or a reset."""
@@ -95,13 +95,13 @@ class Positions:
         ]
 
     async def _find_committed(self, fresh: Iterable[PartitionState]) -> None:
-        asked = {each.partition: (each, each.version) for each in fresh}
-        if not asked:
+        unset = {each.partition: (each, each.version) for each in fresh}
+        if not unset:
             return
         found = {}
         if self._commits is not None:
-            found = await self._commits.committed(asked)
-        for partition, (state, version) in asked.items():
+            found = await self._commits.committed(unset)
+        for partition, (state, version) in unset.items():
             if not self._subscriptions.is_current(state, version):
                 continue
             if partition in found:
@@ -115,16 +115,16 @@ class Positions:
                 state.reset(self._policy)
 
     async def _find_by_time(self, states: Iterable[PartitionState]) -> None:
-        asked = {
+        unset = {
             each.partition: (each, each.version, each.reset_to)
             for each in states
             if each.reset_to is not None
         }
-        if not asked:
+        if not unset:
             return
-        wanted = {name: to for name, (_, _, to) in asked.items() if to is not None}
+        wanted = {name: to for name, (_, _, to) in unset.items() if to is not None}
         for partition, found in (await self._offsets.list_offsets(wanted)).items():
-            state, version, _ = asked[partition]
+            state, version, _ = unset[partition]
             if self._subscriptions.is_current(state, version):
                 state.seek(found.offset)
 
@@ -134,5 +134,5 @@ def _is_fresh(state: PartitionState) -> bool:
     return state.reset_to is None
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     """Do nothing: no task waits for positions."""

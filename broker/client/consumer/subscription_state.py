@@ -53,12 +53,12 @@ class PartitionState:
 
     def seek(self, offset: int) -> None:
         """Set the position to ``offset``; prefetched records are dropped."""
-        self._forget()
+        self._discard_fetched()
         self.position = self.fetch_from = offset
 
     def reset(self, timestamp: int) -> None:
         """Clear the position, which is to be found by a timestamp."""
-        self._forget()
+        self._discard_fetched()
         self.position, self.reset_to = None, timestamp
 
     def store(self, batches: FetchedBatches) -> None:
@@ -103,7 +103,7 @@ class PartitionState:
             return True
         return False
 
-    def _forget(self) -> None:
+    def _discard_fetched(self) -> None:
         self.version += 1
         self.reset_to = self.failure = None
         self.retry_at_s = 0.0

@@ -54,7 +54,7 @@ class RecordAccumulator:
         self._flushes = 0
         # Whether batches belong to transactions, and the listener of failed batches.
         self.is_transactional = False
-        self.on_failure: Callable[[ProducerBatch, KafkaError], None] = _nobody_listens
+        self.on_failure: Callable[[ProducerBatch, KafkaError], None] = _ignore_failure
 
     # ---- appending ------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class RecordAccumulator:
             self._flushes -= 1
 
 
-def _nobody_listens(batch: ProducerBatch, failure: KafkaError) -> None:
+def _ignore_failure(batch: ProducerBatch, failure: KafkaError) -> None:
     """Do nothing: receipts report the failure."""
 
 

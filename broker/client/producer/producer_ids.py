@@ -43,8 +43,8 @@ class ProducerIds:
         self._current: Identity | None = None
         self._without: list[Sequences] = []
         self._wanted = Signal()
-        self.on_change: Callable[[], None] = _nobody
-        self.on_failure: Callable[[KafkaError], None] = _nobody_fails
+        self.on_change: Callable[[], None] = _do_nothing
+        self.on_failure: Callable[[KafkaError], None] = _raise_error
 
     def give(self, sequences: Sequences) -> None:
         """Assign an id to a partition's batches, at once or after a request.
@@ -65,7 +65,7 @@ class ProducerIds:
             await self._wanted.wait()
             while self._without:
                 try:
-                    self._current = await self._ask()
+                    self._current = await self._request_identity()
                 except KafkaError as error:
                     failures += 1
                     if not is_retriable(error.code):
@@ -75,15 +75,15 @@ class ProducerIds:
                     await trio.sleep(self._backoff.after(failures))
                     continue
                 failures = 0
-                self._hand_out(self._current)
+                self._assign(self._current)
 
-    def _hand_out(self, identity: Identity) -> None:
+    def _assign(self, identity: Identity) -> None:
         without, self._without = self._without, []
         for sequences in without:
             sequences.identify(identity.producer_id, identity.epoch)
         self.on_change()
 
-    async def _ask(self) -> Identity:
+    async def _request_identity(self) -> Identity:
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout=_NO_TRANSACTION
         )
@@ -94,9 +94,9 @@ class ProducerIds:
         return Identity(answer.producer_id, answer.producer_epoch, 0)
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     """Do nothing: no task waits."""
 
 
-def _nobody_fails(error: KafkaError) -> None:
+def _raise_error(error: KafkaError) -> None:
     raise error

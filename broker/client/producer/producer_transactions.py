@@ -137,8 +137,8 @@ class Transactions:
         self._is_second_protocol = False
         self._one_at_a_time = trio.Lock()
         self._adding = Signal()
-        self.on_change: Callable[[], None] = _nobody
-        self.on_failure: Callable[[KafkaError], None] = _nobody_fails
+        self.on_change: Callable[[], None] = _do_nothing
+        self.on_failure: Callable[[KafkaError], None] = _raise_error
         accumulator.on_failure = self._batch_failed
 
     # ---- operations -----------------------------------------------------------------
@@ -237,7 +237,7 @@ class Transactions:
         )
 
         async def added() -> None:
-            answer = await self._ask(add)
+            answer = await self._call(add)
             check(answer.error_code, f"offsets of {group_id}")
 
         await self._insist(added)
@@ -306,7 +306,7 @@ class Transactions:
                 await self._add_now(partitions)
 
     async def _add_now(self, partitions: list[TopicPartition]) -> None:
-        answer = await self._ask(
+        answer = await self._call(
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self._id,
                 v3_and_below_producer_id=self._identity.producer_id,
@@ -344,7 +344,7 @@ class Transactions:
         )
 
         async def initialized() -> None:
-            answer = await self._ask(request)
+            answer = await self._call(request)
             check(answer.error_code, f"transactional id {self._id}")
             self._identify(answer.producer_id, answer.producer_epoch)
 
@@ -355,7 +355,7 @@ class Transactions:
         """Set the producer id and epoch, and restart all sequence numbers."""
         self._identity = Identity(producer_id, epoch, 0)
         for sequences in self._accumulator.all_sequences():
-            sequences.forget()
+            sequences.drop_identity()
         self._needs_epoch = False
 
     async def _end(self, *, commits: bool) -> None:
@@ -369,7 +369,7 @@ class Transactions:
 
             async def ended() -> None:
                 async with self._one_at_a_time:
-                    answer = await self._ask(request)
+                    answer = await self._call(request)
                 check(answer.error_code, "the transaction cannot be ended")
                 if self._is_second_protocol:
                     self._identify(answer.producer_id, answer.producer_epoch)
@@ -405,7 +405,7 @@ class Transactions:
             else:
                 return
 
-    async def _ask(self, request: AnyRequest[R]) -> R:
+    async def _call(self, request: AnyRequest[R]) -> R:
         """Send a request to the coordinator, which is looked up if necessary."""
         address = self._coordinator or await self._find(self._id, _TRANSACTION_KEY)
         self._coordinator = address
@@ -442,9 +442,9 @@ class Transactions:
             self._state, self._failure = State.ABORTABLE, error
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     """Do nothing: no task waits."""
 
 
-def _nobody_fails(error: KafkaError) -> None:
+def _raise_error(error: KafkaError) -> None:
     raise error

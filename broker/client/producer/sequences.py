@@ -63,7 +63,7 @@ class Sequences:
         self._is_known = False
         self._renumber()
 
-    def forget(self) -> None:
+    def drop_identity(self) -> None:
         """Drop the identity, which the producer has replaced.
 
         A batch that has expired in flight is refused for its old epoch.
