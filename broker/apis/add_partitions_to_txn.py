@@ -114,7 +114,7 @@ async def _outcomes(
             request, broker, AclOperation.WRITE, key.topic
         ):
             missing[key] = ErrorCode.topic_authorization_failed
-        elif not broker.metadata_cache.knows(key):
+        elif not broker.metadata_cache.has_partition(key):
             missing[key] = ErrorCode.unknown_topic_or_partition
     if missing:
         return dict.fromkeys(named, ErrorCode.operation_not_attempted) | missing

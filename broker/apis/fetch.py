@@ -317,8 +317,8 @@ class _Fetch:
     async def response(self, context: Context, outcome: Answered) -> Response:
         """Encode the rows that the session has to report."""
         if self.quotas is not None:
-            news = [row async for row in in_steps(outcome) if context.is_news(*row)]
-            whole = await self._encoded(news, context.session_id)
+            changed = [row async for row in in_steps(outcome) if context.needs_report(*row)]
+            whole = await self._encoded(changed, context.session_id)
             # Kafka counts the size prefix, but not the header after it.
             first = whole[0]
             assert isinstance(first, bytes)
@@ -326,21 +326,21 @@ class _Fetch:
             size_bytes = framed - (self.request.api_version >= _FLEXIBLE_SINCE)
             if not self.quotas.count_fetch(self.request, size_bytes):
                 return await self._encoded((), context.session_id)
-        session_id, told = await preemptibly(
-            context.told(outcome, self.broker.now_ns())
+        session_id, reported = await preemptibly(
+            context.respond(outcome, self.broker.now_ns())
         )
         if self.is_follower:
-            async for target, row in in_steps(told):
+            async for target, row in in_steps(reported):
                 if row.records:
                     self._note_sent(target, row)
         self.request.error_code = next(
-            (r.error_code for _, r in told if r.error_code), 0
+            (r.error_code for _, r in reported if r.error_code), 0
         )
-        return await self._encoded(told, session_id)
+        return await self._encoded(reported, session_id)
 
-    async def _encoded(self, told: Answered, session_id: int) -> list[Piece]:
+    async def _encoded(self, reported: Answered, session_id: int) -> list[Piece]:
         topics: dict[str | UUID, list[FetchPartition]] = {}
-        async for target, row in in_steps(told):
+        async for target, row in in_steps(reported):
             topics.setdefault(target.topic, []).append(row)
         return await preemptibly(
             encode_fetch_in_steps(

@@ -3,7 +3,7 @@
 Kafka's ``FetchManager``, ``FetchSessionCache`` and ``FetchContext``. Epoch -1 is a
 Fetch without a session, epoch 0 requests a session, and larger epochs count its
 requests. An incremental request lists changed partitions only, and its response omits
-partitions without news. Partitions with data move to the end of the session, so that
+partitions without changes. Partitions with data move to the end of the session, so that
 ``max_bytes`` starves none.
 
 The cache has a bounded number of sessions. A full cache evicts the least recently used
@@ -73,10 +73,10 @@ class Context(Protocol):
     def session_id(self) -> int:
         """The session that the Fetch continues; 0: none."""
 
-    def is_news(self, target: Target, row: FetchPartition) -> bool:
+    def needs_report(self, target: Target, row: FetchPartition) -> bool:
         """Return whether a row has to be reported."""
 
-    def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
+    def respond(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         """Return the session id and the rows of the response."""
 
 
@@ -88,7 +88,7 @@ class _Entry:
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def is_news(self, row: FetchPartition) -> bool:
+    def needs_report(self, row: FetchPartition) -> bool:
         """Return whether an outcome has to be reported."""
         return (
             bool(row.error_code)
@@ -98,12 +98,12 @@ class _Entry:
             or row.log_start_offset != self.log_start_offset
         )
 
-    def tell(self, row: FetchPartition) -> bool:
+    def report(self, row: FetchPartition) -> bool:
         """Record a row as reported; return whether it has to be reported."""
-        news = self.is_news(row)
+        changed = self.needs_report(row)
         self.high_watermark = row.high_watermark
         self.log_start_offset = row.log_start_offset
-        return news
+        return changed
 
 
 class _Worth(NamedTuple):
@@ -127,7 +127,7 @@ class _Session:
     epoch: int = INITIAL_EPOCH + 1
     entries: dict[Address, _Entry] = field(default_factory=dict)
 
-    def want(self, targets: Iterable[Target]) -> InSteps[None]:
+    def add_targets(self, targets: Iterable[Target]) -> InSteps[None]:
         for number, target in enumerate(targets, 1):
             if not number % _STEP:
                 yield
@@ -138,13 +138,13 @@ class _Session:
             else:
                 entry.target = target
 
-    def forget(self, addresses: Iterable[Address]) -> InSteps[None]:
+    def remove_targets(self, addresses: Iterable[Address]) -> InSteps[None]:
         for number, address in enumerate(addresses, 1):
             if not number % _STEP:
                 yield
             self.entries.pop(address, None)
 
-    def wanted(self) -> InSteps[list[Target]]:
+    def list_targets(self) -> InSteps[list[Target]]:
         targets = []
         # A copy, since entries are added and removed between two steps.
         for number, entry in enumerate(tuple(self.entries.values()), 1):
@@ -200,8 +200,8 @@ class FetchSessions:
             raise KafkaError(ErrorCode.fetch_session_topic_id_error)
         # Before the first yield: another request of the session may come between steps.
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
-        yield from session.want(targets)
-        yield from session.forget(forgotten)
+        yield from session.add_targets(targets)
+        yield from session.remove_targets(forgotten)
         if not session.entries:
             self._end(session_id)
             return _Sessionless(())
@@ -210,7 +210,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         if self._sessions.get(session_id) is session:
             self._use(session, now_ns)
-        return _Incremental(session, (yield from session.wanted()))
+        return _Incremental(session, (yield from session.list_targets()))
 
     def create(
         self, outcome: Answered, now_ns: int, *, uses_topic_ids: bool, is_follower: bool
@@ -221,7 +221,7 @@ class FetchSessions:
             if not number % _STEP:
                 yield
             entry = entries[target.topic, target.partition] = _Entry(target)
-            entry.tell(row)
+            entry.report(row)
         if not self._make_room(_Worth(is_follower, len(outcome), NO_SESSION), now_ns):
             return NO_SESSION
         session_id = self._rng.randint(1, 2**31 - 1)
@@ -264,7 +264,7 @@ class FetchSessions:
         known, size = session.worth, len(session.entries)
         if known and known.partitions == size and session.is_old == is_old:
             return
-        self._forget_worth(session)
+        self._discard_worth(session)
         worth = _Worth(session.is_follower, size, session_id)
         session.worth, session.is_old = worth, is_old
         if is_old:
@@ -276,9 +276,9 @@ class FetchSessions:
         """End the session of an id, if there is one."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._forget_worth(session)
+            self._discard_worth(session)
 
-    def _forget_worth(self, session: _Session) -> None:
+    def _discard_worth(self, session: _Session) -> None:
         if session.worth is not None:
             self._give_way.discard(session.worth)
             self._give_way_to_followers.discard(session.worth)
@@ -290,10 +290,10 @@ class _Sessionless:
     def __init__(self, targets: Collection[Target]) -> None:
         self.targets = targets
 
-    def is_news(self, target: Target, row: FetchPartition) -> bool:
+    def needs_report(self, target: Target, row: FetchPartition) -> bool:
         return True
 
-    def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
+    def respond(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         yield from ()
         return NO_SESSION, outcome
 
@@ -313,10 +313,10 @@ class _Full:
         self._uses_topic_ids = uses_topic_ids
         self._is_follower = is_follower
 
-    def is_news(self, target: Target, row: FetchPartition) -> bool:
+    def needs_report(self, target: Target, row: FetchPartition) -> bool:
         return True
 
-    def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
+    def respond(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         session_id = yield from self._sessions.create(
             outcome,
             now_ns,
@@ -332,20 +332,20 @@ class _Incremental:
         self.session_id = session.session_id
         self._session = session
 
-    def is_news(self, target: Target, row: FetchPartition) -> bool:
+    def needs_report(self, target: Target, row: FetchPartition) -> bool:
         entry = self._session.entries.get((target.topic, target.partition))
-        return entry is not None and entry.is_news(row)
+        return entry is not None and entry.needs_report(row)
 
-    def told(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
+    def respond(self, outcome: Answered, now_ns: int) -> InSteps[tuple[int, Answered]]:
         entries = self._session.entries
-        told = []
+        reported = []
         for number, (target, row) in enumerate(outcome, 1):
             if not number % _STEP:
                 yield
             address = (target.topic, target.partition)
             entry = entries.get(address)
-            if entry is not None and entry.tell(row):
-                told.append((target, row))
+            if entry is not None and entry.report(row):
+                reported.append((target, row))
                 if row.records:
                     entries[address] = entries.pop(address)
-        return self._session.session_id, told
+        return self._session.session_id, reported

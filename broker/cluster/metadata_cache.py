@@ -90,7 +90,7 @@ class _Snapshot:
         if topic is None:
             topic = self._add(TopicMetadata(name=name, topic_id=None))
         if topic_id is not None and topic_id != topic.topic_id:
-            self._forget_id(topic)
+            self._remove_id(topic)
             former = self.names.get(topic_id)
             if former is not None:
                 # An id belongs to one topic, the latest.
@@ -108,12 +108,12 @@ class _Snapshot:
             return
         topic.partitions.pop(index, None)
         if not topic.partitions:
-            self.forget(topic)
+            self.remove(topic)
 
-    def forget(self, topic: TopicMetadata) -> None:
+    def remove(self, topic: TopicMetadata) -> None:
         """Remove a topic, unless another topic has its name by now."""
         if self.topics.get(topic.name) is topic:
-            self._forget_id(topic)
+            self._remove_id(topic)
             del self.topics[topic.name]
 
     def _own(self, name: str) -> TopicMetadata | None:
@@ -129,7 +129,7 @@ class _Snapshot:
             self.fresh.add(topic.name)
         return topic
 
-    def _forget_id(self, topic: TopicMetadata) -> None:
+    def _remove_id(self, topic: TopicMetadata) -> None:
         if topic.topic_id is not None:
             del self.names[topic.topic_id]
 
@@ -150,7 +150,7 @@ class MetadataView:
         """Return a topic by name."""
         return self._now.topics.get(name)
 
-    def knows(self, key: TopicPartition) -> bool:
+    def has_partition(self, key: TopicPartition) -> bool:
         """Return whether a controller has sent the partition."""
         name, index = key
         topic = self._now.topics.get(name)
@@ -248,12 +248,12 @@ class MetadataCache(MetadataView):
         if self._is_viewed:
             self._now, self._is_viewed = self._now.copy(), False
 
-    def forget(self, topic: TopicMetadata) -> None:
+    def remove(self, topic: TopicMetadata) -> None:
         """Remove a topic, unless another topic has its name by now."""
         self._leave_views()
-        self._now.forget(topic)
+        self._now.remove(topic)
         if self._next is not None:
-            self._next.forget(topic)
+            self._next.remove(topic)
 
     def check(self) -> None:
         """Assert that names and ids agree."""

@@ -203,8 +203,8 @@ class Partition:
             raise self.not_leader()
         if acks == ALL_REPLICAS and self.is_under_min_isr:
             least = self.effective_min_isr
-            told = f"the in-sync replicas are {self.isr}, expected {least}"
-            raise KafkaError(ErrorCode.not_enough_replicas, told)
+            message = f"the in-sync replicas are {self.isr}, expected {least}"
+            raise KafkaError(ErrorCode.not_enough_replicas, message)
 
     def advance_high_watermark(self) -> bool:
         """Advance the high watermark if possible; return whether it has advanced.

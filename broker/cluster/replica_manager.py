@@ -355,11 +355,11 @@ class ReplicaManager:
 
     def _stop(self, key: TopicPartition, state: StopReplicaPartitionState) -> ErrorCode:
         partition = self.partitions.get(key)
-        asked = state.leader_epoch
+        requested_epoch = state.leader_epoch
         if (
             partition is not None
-            and asked not in (NO_EPOCH, EPOCH_DURING_DELETE)
-            and asked < partition.leader_epoch
+            and requested_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE)
+            and requested_epoch < partition.leader_epoch
         ):
             return ErrorCode.fenced_leader_epoch
         if state.delete_partition:

@@ -27,7 +27,7 @@ class TopicSettings:
 
     ``configs_of`` returns a topic's configs, None for an unknown topic, whose logs are
     neither deleted nor compacted. ``config`` returns the broker's current config;
-    ``is_here`` returns whether a topic has logs. `forget` is called after a change of
+    ``is_here`` returns whether a topic has logs. `discard` is called after a change of
     configs or the removal of a topic's last log, so the logs bound the cache.
     """
 
@@ -62,7 +62,7 @@ class TopicSettings:
         named = self._of(key.topic).throttled_followers
         return named is None or key.partition in named
 
-    def forget(self, topic: str | None = None) -> None:
+    def discard(self, topic: str | None = None) -> None:
         """Drop the cached settings of a topic, or of all."""
         if topic is None:
             self._known.clear()

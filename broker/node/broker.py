@@ -306,7 +306,7 @@ class Broker:
             config_of=self._settings.log_config,
             now_ms=self.now_ms,
             report=tell_loss,
-            on_gone=self._settings.forget,
+            on_gone=self._settings.discard,
             flush_times=self.flush_times,
         )
         self.advertised = tuple(listeners)
@@ -317,7 +317,7 @@ class Broker:
             self.logs,
             local_id=node_id,
             min_insync=self._settings.min_insync,
-            is_known=self.metadata_cache.knows,
+            is_known=self.metadata_cache.has_partition,
             on_earlier_deadline=timer_moved,
             inherits=config[DOORKEEPER_LOCK_INHERITANCE],
         )
@@ -352,7 +352,7 @@ class Broker:
     def _set_aside(self, strays: Mapping[TopicPartition, str]) -> None:
         set_aside(self.logs, strays)
         # Topics adopted meanwhile were unknown when the logs were opened.
-        self._settings.forget()
+        self._settings.discard()
         for topic in self.logs.topics():
             run(self.logs.configure(topic))
 
@@ -422,14 +422,14 @@ class Broker:
 
     async def topic_changed(self, name: str) -> None:
         """Apply the topic's changed configs."""
-        self._settings.forget(name)
+        self._settings.discard(name)
         for _ in self.logs.configure(name):
             await preempt()
 
     async def broker_configs_changed(self) -> None:
         """Apply the changed dynamic broker configs."""
         self.config = self.alterations.in_force()
-        self._settings.forget()
+        self._settings.discard()
         for listener in self.config_listeners:
             listener(self.config)
         for name in self.logs.topics():

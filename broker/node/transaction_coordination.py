@@ -107,7 +107,7 @@ def connect_markers(
     markers = transactions.markers
     channels = MarkerChannels(metadata_cache.local_id, markers, write_here, calls)
     markers.send = channels.send
-    markers.exists = metadata_cache.knows
+    markers.exists = metadata_cache.has_partition
     markers.leader_of = partial(_live_leader, metadata_cache)
 
 

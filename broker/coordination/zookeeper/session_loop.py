@@ -170,7 +170,7 @@ class SessionLoop:
             names = frozenset(await znodes.children(paths.TOPICS))
             for topic in known:
                 if topic.name not in names:
-                    cache.forget(topic)
+                    cache.remove(topic)
 
     async def _tell_of_log_dirs(self, znodes: RetryingZnodes) -> None:
         event = write_log_dir_event(self._member.broker_id)

@@ -52,7 +52,7 @@ class Reader:
         context = run(steps)
         self.asked = [((t.topic, t.partition), t.offset) for t in context.targets]
         outcome = [(t, found[str(t.topic), t.partition]) for t in context.targets]
-        self.session_id, told = run(context.told(outcome, now_ns))
+        self.session_id, told = run(context.respond(outcome, now_ns))
         self.epoch += 1
         return [(str(t.topic), t.partition) for t, _ in told]
 

@@ -37,7 +37,7 @@ def test_configs_of_a_topic_with_logs_are_read_once_until_forgotten() -> None:
     assert [known.min_insync("t") for _ in range(3)] == [3, 3, 3]
     assert reads.asked == ["t"]
     reads.configs = {"t": {"min.insync.replicas": "2"}}
-    known.forget("t")
+    known.discard("t")
     assert known.min_insync("t") == 2
 
 
@@ -58,7 +58,7 @@ def test_logs_of_a_topic_that_is_not_known_are_neither_cut_nor_compacted() -> No
     of_log = known.log_config("t")
     assert (of_log.deletes, of_log.compacts) == (False, False)
     reads.configs = {"t": {}}
-    known.forget("t")
+    known.discard("t")
     assert (known.log_config("t").deletes, known.min_insync("t")) == (True, 1)
 
 
