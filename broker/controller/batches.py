@@ -65,7 +65,7 @@ class RequestBatch:
             before = states.get(key)
             already_new = before is not None and before.is_new
             states[key] = replace(state, is_new=True) if already_new else state
-        self.tell(self._context.brokers, [key])
+        self.send_metadata(self._context.brokers, [key])
 
     def stop(
         self, brokers: Iterable[int], key: TopicPartition, *, delete: bool
@@ -81,7 +81,9 @@ class RequestBatch:
                 or (before is not None and before.delete_partition),
             )
 
-    def tell(self, brokers: Iterable[int], keys: Iterable[TopicPartition]) -> None:
+    def send_metadata(
+        self, brokers: Iterable[int], keys: Iterable[TopicPartition]
+    ) -> None:
         """Send brokers the live brokers and the metadata of partitions, if any."""
         self._metadata_for.update(brokers)
         for key in keys:
@@ -89,13 +91,13 @@ class RequestBatch:
             if leadership is not None:
                 self._metadata[key] = self._metadata_state(key, leadership)
 
-    def tell_all(
+    def send_all_metadata(
         self, brokers: Iterable[int], keys: Iterable[TopicPartition]
     ) -> Decisions[None]:
         """Send the metadata of many partitions, with pauses in between."""
-        self.tell(brokers, [])
+        self.send_metadata(brokers, [])
         for count, key in enumerate(keys, 1):
-            self.tell((), [key])
+            self.send_metadata((), [key])
             yield from pausing(count)
 
     def _metadata_state(
@@ -135,9 +137,9 @@ class RequestBatch:
         if not brokers:
             return []
         states = yield from _in_order(self._metadata)
-        said = self._to(brokers[0]).update_metadata(states, self._live_brokers())
+        request = self._to(brokers[0]).update_metadata(states, self._live_brokers())
         epochs = {broker: self._context.brokers[broker].epoch for broker in brokers}
-        return [(it, replace(said, broker_epoch=epochs[it])) for it in brokers]
+        return [(it, replace(request, broker_epoch=epochs[it])) for it in brokers]
 
     def _stop_requests(self) -> Decisions[_Requests]:
         requests = []

@@ -60,7 +60,7 @@ class Brokers:
         yield from self._go(dead)
         if moved:
             known.update((it, brokers[it]) for it in moved)
-            self._batch.tell(known, [])
+            self._batch.send_metadata(known, [])
             yield from self._batch.flush()
 
     def _come(
@@ -73,10 +73,12 @@ class Brokers:
         for broker in new:
             context.brokers[broker] = brokers[broker]
             context.offline_dirs.pop(broker, None)
-        self._batch.tell(before, [])
+        self._batch.send_metadata(before, [])
         yield from self._batch.flush()
         # A broker needs the list of live brokers before it follows one of them.
-        yield from self._batch.tell_all(new, (yield from context.led_partitions()))
+        yield from self._batch.send_all_metadata(
+            new, (yield from context.led_partitions())
+        )
         yield from self._batch.flush()
         replicas = yield from context.replicas_on(new)
         yield from self._replicas.change(replicas, ReplicaState.ONLINE)
@@ -122,7 +124,7 @@ class Brokers:
         yield from self._deletions.failed(being_deleted)
         if not others and not elected:
             # No other request has sent the live brokers.
-            self._batch.tell(context.brokers, [])
+            self._batch.send_metadata(context.brokers, [])
             yield from self._batch.flush()
 
     def shut_down(

@@ -35,7 +35,7 @@ from broker.controller.broker_changes import Brokers
 from broker.controller.context import ControllerContext, RegisteredBroker
 from broker.controller.decisions import (
     Decisions,
-    ForgetPreferredElection,
+    RemovePreferredElection,
     every,
     pausing,
     scan,
@@ -149,7 +149,7 @@ class KafkaController:
         # Brokers need the list of live brokers before they follow one of them. Unlike
         # Kafka, the first request also has all partitions: otherwise a broker that has
         # just started would report to its clients that topics do not exist.
-        yield from self._batch.tell_all(
+        yield from self._batch.send_all_metadata(
             context.brokers, (yield from context.led_partitions())
         )
         yield from self._batch.flush()
@@ -178,8 +178,8 @@ class KafkaController:
         before they could be read. The driver has assigned missing topic IDs.
         """
         context, there = self.context, frozenset(names)
-        gone = yield from scan(context.topics, lambda it: it not in there)
-        for name in gone:
+        deleted = yield from scan(context.topics, lambda it: it not in there)
+        for name in deleted:
             yield from context.remove_topic(name)
         new = [it for it in sorted(added) if it not in context.topics]
         for count, name in enumerate(new, 1):
@@ -235,7 +235,7 @@ class KafkaController:
     ) -> Decisions[None]:
         """Elect preferred leaders as requested in the znode of that name."""
         yield from self._elections.elect(keys, ElectionType.PREFERRED)
-        yield ForgetPreferredElection()
+        yield RemovePreferredElection()
 
     def log_dirs_changed(self, brokers: Collection[int]) -> Decisions[None]:
         """Query the offline replicas of brokers in ``/log_dir_event_notification``."""

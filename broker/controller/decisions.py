@@ -85,7 +85,7 @@ class DeleteTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetDeletions:
+class RemoveDeletions:
     """Remove children of ``/admin/delete_topics`` that cannot be carried out."""
 
     topics: tuple[str, ...]
@@ -102,7 +102,7 @@ class WriteReassignments:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetPreferredElection:
+class RemovePreferredElection:
     """Remove ``/admin/preferred_replica_election``, and watch for the next creation."""
 
 
@@ -126,9 +126,9 @@ Decision: TypeAlias = (
     WriteLeaderships
     | WriteAssignment
     | DeleteTopic
-    | ForgetDeletions
+    | RemoveDeletions
     | WriteReassignments
-    | ForgetPreferredElection
+    | RemovePreferredElection
     | Send
     | Pause
 )

@@ -22,7 +22,7 @@ from broker.controller.context import ControllerContext
 from broker.controller.decisions import (
     Decisions,
     DeleteTopic,
-    ForgetDeletions,
+    RemoveDeletions,
     every,
     pausing,
     scan,
@@ -75,7 +75,7 @@ class TopicDeletions:
         known = [it for it in sorted(topics) if self._enabled and it in context.topics]
         unknown = sorted(frozenset(topics).difference(known))
         if unknown:
-            yield ForgetDeletions(tuple(unknown))
+            yield RemoveDeletions(tuple(unknown))
         return known
 
     def _queue(self, topics: Iterable[str]) -> None:
@@ -155,7 +155,7 @@ class TopicDeletions:
         yield from self._partitions.put(keys, PartitionState.NON_EXISTENT)
         context.deletion_started.update(unseen)
         keys = yield from every(context.partitions_of(*topics))
-        yield from self._batch.tell_all(context.brokers, keys)
+        yield from self._batch.send_all_metadata(context.brokers, keys)
         yield from self._batch.flush()
         yield from self._delete_replicas(topics)
 

@@ -99,7 +99,7 @@ class IsrJudge:
 
     def _announce(self, keys: Collection[TopicPartition]) -> Decisions[None]:
         if keys:
-            yield from self._batch.tell_all(self._context.brokers, keys)
+            yield from self._batch.send_all_metadata(self._context.brokers, keys)
             yield from self._batch.flush()
 
     def _has_new_leader(self, broker_id: int, key: TopicPartition) -> bool:

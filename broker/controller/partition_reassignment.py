@@ -88,7 +88,7 @@ class Reassignments:
                 outcome[key] = None
             yield from pausing(count)
         # A later reassignment replaces an earlier one in the znode.
-        yield from self._forget_in_znode(accepted)
+        yield from self._remove_from_znode(accepted)
         for key, assignment in accepted.items():
             yield from self._advance(key, assignment)
         return outcome
@@ -118,7 +118,7 @@ class Reassignments:
                 refused.append(key)
             else:
                 yield from self._advance(key, assignment)
-        yield from self._forget_in_znode(refused)
+        yield from self._remove_from_znode(refused)
 
     def resume(self, wanted: Callable[[ReplicaAssignment], bool]) -> Decisions[None]:
         """Resume reassignments, since their brokers may be live again."""
@@ -133,12 +133,12 @@ class Reassignments:
         """Cancel the reassignments of topics that are to be deleted."""
         context = self._context
         named = frozenset(topics)
-        given_up = yield from scan(context.reassigned, lambda it: it.topic in named)
-        for count, key in enumerate(given_up, 1):
+        cancelled = yield from scan(context.reassigned, lambda it: it.topic in named)
+        for count, key in enumerate(cancelled, 1):
             del context.reassigned[key]
             yield from pausing(count)
         in_znode = yield from scan(self._in_znode, lambda it: it.topic in named)
-        yield from self._forget_in_znode(in_znode)
+        yield from self._remove_from_znode(in_znode)
 
     def complete(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
         """Complete reassignments whose target is in sync, after ISRs have changed."""
@@ -300,8 +300,8 @@ class Reassignments:
         yield from self._write(key, completed)
         context.reassigned.pop(key, None)
         if self._in_znode.get(key) == completed.replicas:
-            yield from self._forget_in_znode([key])
-        self._batch.tell(context.brokers, [key])
+            yield from self._remove_from_znode([key])
+        self._batch.send_metadata(context.brokers, [key])
         yield from self._batch.flush()
         return True
 
@@ -334,7 +334,7 @@ class Reassignments:
             # The first in-sync replica that returns is elected.
             yield from self._partitions.put([key], PartitionState.OFFLINE)
 
-    def _forget_in_znode(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
-        gone = [key for key in keys if self._in_znode.pop(key, None) is not None]
-        if gone:
+    def _remove_from_znode(self, keys: Iterable[TopicPartition]) -> Decisions[None]:
+        removed = [key for key in keys if self._in_znode.pop(key, None) is not None]
+        if removed:
             yield WriteReassignments(dict(self._in_znode))

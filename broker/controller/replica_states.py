@@ -63,7 +63,7 @@ class ReplicaStateMachine:
             case ReplicaState.DELETION_STARTED:
                 yield from self._delete(possible)
             case ReplicaState.NON_EXISTENT:
-                yield from self._forget(possible)
+                yield from self._remove(possible)
             case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.DELETION_INELIGIBLE:
                 yield from self._put(possible, state)
         yield from self._batch.flush()
@@ -117,7 +117,7 @@ class ReplicaStateMachine:
             for count, key in enumerate(keys, 1):
                 yield from pausing(count)
                 if context.leadership(key) is None:
-                    self._batch.tell(context.brokers, [])
+                    self._batch.send_metadata(context.brokers, [])
                 elif key.topic not in context.to_delete:
                     others = [it for it in context.replicas(key) if it != broker]
                     self._lead_or_follow(others, key)
@@ -147,7 +147,7 @@ class ReplicaStateMachine:
             self._context.replica_states[replica] = ReplicaState.DELETION_STARTED
             yield from pausing(count)
 
-    def _forget(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
+    def _remove(self, replicas: Iterable[PartitionAndReplica]) -> Decisions[None]:
         context = self._context
         for count, replica in enumerate(replicas, 1):
             assignment = context.assignment(replica.key)

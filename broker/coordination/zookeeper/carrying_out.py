@@ -19,10 +19,10 @@ from broker.controller.decisions import (
     NOTHING_FOUND,
     Decision,
     DeleteTopic,
-    ForgetDeletions,
-    ForgetPreferredElection,
     Found,
     Pause,
+    RemoveDeletions,
+    RemovePreferredElection,
     Send,
     WriteAssignment,
     WriteLeaderships,
@@ -87,11 +87,11 @@ class CarryingOut:
                 await self._write_assignment(topic, assignment)
             case DeleteTopic(topic):
                 await self._delete_topic(topic)
-            case ForgetDeletions(topics):
+            case RemoveDeletions(topics):
                 await self.remove(map(paths.topic_to_delete, topics))
             case WriteReassignments(remaining):
                 await self._write_reassignments(remaining)
-            case ForgetPreferredElection():
+            case RemovePreferredElection():
                 await self._remove_and_watch(paths.PREFERRED_ELECTION)
             case Pause():
                 await trio.lowlevel.checkpoint()

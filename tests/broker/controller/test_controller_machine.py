@@ -67,7 +67,7 @@ def flush_stops_first(self):
 
 
 def lead_without_telling(self, brokers, key, leadership, assignment, *, is_new=False):
-    self.tell(self._context.brokers, [key])
+    self.send_metadata(self._context.brokers, [key])
 
 
 def stay_in_isr(self, broker):

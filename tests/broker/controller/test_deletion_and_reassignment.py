@@ -5,7 +5,7 @@ import pytest
 from broker.controller.assignment import ReplicaAssignment
 from broker.controller.decisions import (
     DeleteTopic,
-    ForgetDeletions,
+    RemoveDeletions,
     Send,
     WriteAssignment,
     WriteLeaderships,
@@ -95,7 +95,7 @@ def test_a_new_controller_goes_on_with_a_deletion(world):
 
 def test_an_unknown_topic_is_not_deleted(world):
     world.delete_topic("t")
-    assert world.decisions[-1] == ForgetDeletions(("t",))
+    assert world.decisions[-1] == RemoveDeletions(("t",))
     assert world.znodes.deletions == set()
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from broker.controller.assignment import ReplicaAssignment, TopicAssignment
-from broker.controller.decisions import ForgetPreferredElection, Send
+from broker.controller.decisions import RemovePreferredElection, Send
 from broker.controller.elections import ElectionType
 from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.schemas.leader_and_isr_schema import LeaderAndIsrRequest
@@ -228,7 +228,7 @@ def test_an_election_in_the_znode_is_held_and_taken_away(world):
     world.decisions.clear()
     world.znodes.preferred = {KEY}
     world.run(world.core.preferred_election_requested({KEY}))
-    assert world.decisions[-1] == ForgetPreferredElection()
+    assert world.decisions[-1] == RemovePreferredElection()
     assert world.znodes.preferred is None
 
 

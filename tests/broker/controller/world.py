@@ -23,9 +23,9 @@ from broker.controller.decisions import (
     Decision,
     Decisions,
     DeleteTopic,
-    ForgetDeletions,
-    ForgetPreferredElection,
     Found,
+    RemoveDeletions,
+    RemovePreferredElection,
     Send,
     WriteAssignment,
     WriteLeaderships,
@@ -163,11 +163,11 @@ class World:
                 znodes.add(decision.topic, decision.assignment.partitions)
             case DeleteTopic():
                 self._delete_topic(decision.topic)
-            case ForgetDeletions():
+            case RemoveDeletions():
                 znodes.deletions.difference_update(decision.topics)
             case WriteReassignments():
                 znodes.reassignments = dict(decision.remaining)
-            case ForgetPreferredElection():
+            case RemovePreferredElection():
                 znodes.preferred = None
             case Send():
                 self._send(decision)
