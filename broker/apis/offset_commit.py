@@ -76,9 +76,9 @@ async def _commit(
     positions: dict[TopicPartition, Position],
 ) -> Outcomes:
     """Return the outcomes of existing partitions."""
-    knows_epochs = request.api_version >= _MEMBER_EPOCHS_SINCE
+    supports_epochs = request.api_version >= _MEMBER_EPOCHS_SINCE
     missing = ErrorCode.illegal_generation
-    if knows_epochs:
+    if supports_epochs:
         missing = ErrorCode.group_id_not_found
     known = {name: broker.metadata_cache.topic(name) for name, _ in positions}
     commit = CommitRequest(
@@ -89,7 +89,7 @@ async def _commit(
         retention_ms=to_ms(body.retention_time),
         positions=positions,
         missing_group_error=missing,
-        knows_member_epochs=knows_epochs,
+        supports_member_epochs=supports_epochs,
         topic_ids={
             name: topic.topic_id
             for name, topic in known.items()

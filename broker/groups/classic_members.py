@@ -277,21 +277,21 @@ class ClassicMembers:
     ) -> list[LeftMember]:
         """Remove members at their own or at an operator's request."""
         left = []
-        gone: dict[str, ConsumerMember] = {}
+        leaving: dict[str, ConsumerMember] = {}
         for member_id, instance_id in leavers:
             error = ErrorCode.none
             try:
                 member = self._leaving(group, member_id, instance_id)
-                if member.member_id in gone:
+                if member.member_id in leaving:
                     raise KafkaError(ErrorCode.unknown_member_id)
-                gone[member.member_id] = member
+                leaving[member.member_id] = member
                 member_id = member.member_id
             except KafkaError as refused:
                 error = refused.code
             left.append(LeftMember(member_id, instance_id, error))
-        if gone:
+        if leaving:
             answer = HeartbeatAnswer(member_id="", epoch=LEAVING_EPOCH)
-            self._heartbeats.fence(group, gone.values(), answer, "it has left")
+            self._heartbeats.fence(group, leaving.values(), answer, "it has left")
         return left
 
     def _leaving(

@@ -59,7 +59,7 @@ class CommitRequest:
     # From v9 on GROUP_ID_NOT_FOUND.
     missing_group_error: ErrorCode = ErrorCode.illegal_generation
     # From v9 on ``generation`` may be a member epoch.
-    knows_member_epochs: bool = True
+    supports_member_epochs: bool = True
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
 
 
@@ -414,7 +414,7 @@ class Commits:
                     empty_since_ms=empty_since_ms,
                 )
             ]
-        whole = len(overdue) == len(group.offsets) and group.nobody_there()
+        whole = len(overdue) == len(group.offsets) and group.has_no_members()
         if overdue or whole:
             self._shards.counters.offset_expirations += len(overdue)
             self.bury(group, overdue, whole=whole)

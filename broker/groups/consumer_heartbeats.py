@@ -445,26 +445,26 @@ class Heartbeats:
         why: str,
     ) -> Waiting[HeartbeatAnswer]:
         """Remove members; ``answer`` follows once the removal is in the log."""
-        gone = tuple(members)
-        for member in gone:
+        leaving = tuple(members)
+        for member in leaving:
             logger.info(
                 "consumer group loses a member",
                 extra=fields(group=group.group_id, member=member.member_id, why=why),
             )
-        if self._migration.may_downgrade(group, gone):
-            return self._downgrade(group, gone, answer)
-        self.remove(group, gone)
+        if self._migration.may_downgrade(group, leaving):
+            return self._downgrade(group, leaving, answer)
+        self.remove(group, leaving)
         return self._answered(group, answer)
 
     def _downgrade(
         self,
         group: ConsumerGroup,
-        gone: Iterable[ConsumerMember],
+        leaving: Iterable[ConsumerMember],
         answer: HeartbeatAnswer,
     ) -> Waiting[HeartbeatAnswer]:
         for member_id in group.members:
             self.cancel(group, member_id)
-        classic = self._migration.downgraded(group, {it.member_id for it in gone})
+        classic = self._migration.downgraded(group, {it.member_id for it in leaving})
         self._shards.put(classic)
         waiting = self._answered(group, answer)
         self._migration.begin_classic(classic, self._shards.clock())

@@ -41,7 +41,7 @@ class GroupLoading(Loading[AnyGroup]):
     def resign(self, partition: int) -> None:
         """Stop coordinating a partition's groups."""
         self._shards.groups_of_producers.pop(partition, None)
-        self._shards.forget_owed(partition)
+        self._shards.drop_owed(partition)
         super().resign(partition)
 
     def _end(self, group: AnyGroup) -> Iterable[Effects]:

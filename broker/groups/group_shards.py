@@ -68,10 +68,10 @@ class GroupShards(Shards[AnyGroup]):
 
         super().append(name, Write(owed + write.records, done))
 
-    def forget_owed(self, partition: int) -> None:
+    def drop_owed(self, partition: int) -> None:
         """Drop the owed records of a partition that is no longer led here."""
-        gone = [name for name in self._owed if self.partition(name) == partition]
-        for name in gone:
+        dropped = [name for name in self._owed if self.partition(name) == partition]
+        for name in dropped:
             del self._owed[name]
 
     def put(self, group: AnyGroup) -> None:

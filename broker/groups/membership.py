@@ -134,13 +134,13 @@ class Membership:
         assignment) sends no generation, and may commit while the group has no members.
         """
         step = group.step(Event.COMMIT)
-        nobody = generation < 0
+        is_no_member = generation < 0
         if group.state is GroupState.DEAD or (
-            nobody and group.state is GroupState.EMPTY
+            is_no_member and group.state is GroupState.EMPTY
         ):
             group.require(Event.COMMIT)
             return
-        if nobody and member_id == UNKNOWN_MEMBER_ID and instance_id is None:
+        if is_no_member and member_id == UNKNOWN_MEMBER_ID and instance_id is None:
             raise KafkaError(ErrorCode.unknown_member_id)
         member = group.roster.validated(member_id, instance_id)
         if generation != group.generation:
@@ -220,7 +220,7 @@ class Membership:
 
     def end(self, group: Group, now: Instant) -> None:
         """End a group that has no members."""
-        self._rebalance.forget(group)
+        self._rebalance.cancel_deadlines(group)
         group.move_to(GroupState.DEAD, now)
 
 

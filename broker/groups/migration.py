@@ -158,21 +158,21 @@ class Migration:
             self._rebalance.end_session(classic, member.member_id)
         for member_id in classic.roster.pending:
             self._rebalance.end_session(classic, member_id)
-        self._rebalance.forget(classic)
+        self._rebalance.cancel_deadlines(classic)
         classic.roster = Roster()
         classic.move_to(GroupState.DEAD, self._shards.clock())
 
     # ---- to a classic group -----------------------------------------------------
 
     def may_downgrade(
-        self, group: ConsumerGroup, gone: Collection[ConsumerMember]
+        self, group: ConsumerGroup, leaving: Collection[ConsumerMember]
     ) -> bool:
         """Return whether only classic members remain, and a downgrade is allowed."""
-        staying = len(group.members) - len(gone)
+        staying = len(group.members) - len(leaving)
         return (
             staying > 0
             and group.classic_count == staying
-            and all(member.classic is None for member in gone)
+            and all(member.classic is None for member in leaving)
             and self._config.consumer_migration_policy.downgrades
             and staying <= self._config.group_max_size
         )
@@ -191,20 +191,20 @@ class Migration:
     def downgraded(
         self,
         group: ConsumerGroup,
-        gone: Collection[str],
+        leaving: Collection[str],
         *,
         replaced_by: ConsumerMember | None = None,
     ) -> Group:
         """Convert a consumer group to a classic group.
 
-        ``replaced_by`` replaces the static member in ``gone``.
+        ``replaced_by`` replaces the static member in ``leaving``.
         """
         classic = Group(group.group_id, self._shards.clock())
         classic.offsets = group.offsets
-        members = [it for it in group.members.values() if it.member_id not in gone]
+        members = [it for it in group.members.values() if it.member_id not in leaving]
         targets = {it.member_id: self._target_of(group, it) for it in members}
         if replaced_by is not None:
-            (former,) = gone
+            (former,) = leaving
             former_member = group.members[former]
             targets[replaced_by.member_id] = self._target_of(
                 group, former_member, speaks_as=replaced_by

@@ -98,7 +98,7 @@ class Rebalance:
         effects.answer(member.syncing, SyncAnswer(error=ErrorCode.fenced_instance_id))
         member.syncing = None
 
-    def forget(self, group: Group) -> None:
+    def cancel_deadlines(self, group: Group) -> None:
         """Cancel the group's own deadlines."""
         self._cancel_join(group)
         self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
@@ -201,13 +201,13 @@ class Rebalance:
         if not roster:
             effects.writes.append(_write(group, {}))
             return
-        effects.in_turn.append(self._tell_generation(group, now))
+        effects.in_turn.append(self._answer_joins(group, now))
         roster.unsynced.update(roster.members)
         self._schedule(group, TimerKind.SYNC, now)
 
-    def _tell_generation(self, group: Group, now: Instant) -> Iterator[Answered]:
+    def _answer_joins(self, group: Group, now: Instant) -> Iterator[Answered]:
         """Answer all members with the current generation, even if answered later."""
-        told = JoinAnswer(
+        answer = JoinAnswer(
             member_id=UNKNOWN_MEMBER_ID,
             generation=group.generation,
             protocol_type=group.protocol_type,
@@ -222,19 +222,19 @@ class Rebalance:
             member.is_next = True
             member.is_new = False
         group.roster.none_waits()
-        return self._tell(group, told, waiting, now)
+        return self._join_answers(group, answer, waiting, now)
 
-    def _tell(
+    def _join_answers(
         self,
         group: Group,
-        told: JoinAnswer,
+        answer: JoinAnswer,
         waiting: Sequence[
             tuple[Member, str, tuple[GroupProtocol, ...], Waiting[JoinAnswer] | None]
         ],
         now: Instant,
     ) -> Iterator[Answered]:
         """Answer the leader last, since its response lists all members."""
-        name = told.protocol_name or ""
+        name = answer.protocol_name or ""
         shown = []
         leads: Waiting[JoinAnswer] | None = None
         for member, member_id, protocols, parked in waiting:
@@ -242,15 +242,15 @@ class Rebalance:
             if member.protocols is protocols:
                 member.row(name)
             shown.append(JoinedMember(member_id, member.instance_id, metadata))
-            self._is_told(group, member, now)
-            if member_id == told.leader:
+            self._mark_answered(group, member, now)
+            if member_id == answer.leader:
                 leads = parked
             elif parked is not None:
-                yield parked, replace(told, member_id=member_id)
+                yield parked, replace(answer, member_id=member_id)
         if leads is not None:
-            yield leads, replace(told, member_id=told.leader, members=tuple(shown))
+            yield leads, replace(answer, member_id=answer.leader, members=tuple(shown))
 
-    def _is_told(self, group: Group, member: Member, now: Instant) -> None:
+    def _mark_answered(self, group: Group, member: Member, now: Instant) -> None:
         """Start the session of an answered member, unless it has been removed."""
         member.is_next = False
         if group.roster.members.get(member.member_id) is member:
@@ -329,10 +329,10 @@ class Rebalance:
         )
         for member in group.roster:
             member.assignment = assignments.get(member.member_id, b"")
-        told = SyncAnswer(
+        answer = SyncAnswer(
             protocol_type=group.protocol_type, protocol_name=group.protocol_name
         )
-        effects.in_turn.append(self._answer_syncs(group, told, now))
+        effects.in_turn.append(self._answer_syncs(group, answer, now))
         return effects
 
     def fail_sync(
@@ -341,11 +341,11 @@ class Rebalance:
         """Clear the assignments, and answer all parked SyncGroups with an error."""
         for member in group.roster:
             member.assignment = b""
-        told = SyncAnswer(error=error)
-        effects.in_turn.append(self._answer_syncs(group, told, now))
+        answer = SyncAnswer(error=error)
+        effects.in_turn.append(self._answer_syncs(group, answer, now))
 
     def _answer_syncs(
-        self, group: Group, told: SyncAnswer, now: Instant
+        self, group: Group, answer: SyncAnswer, now: Instant
     ) -> Iterator[Answered]:
         """Answer all parked SyncGroups, each with the member's current assignment."""
         waiting = [
@@ -356,19 +356,19 @@ class Rebalance:
         for member, _, _ in waiting:
             member.is_next = True
             member.syncing = None
-        return self._hand_out(group, told, waiting, now)
+        return self._sync_answers(group, answer, waiting, now)
 
-    def _hand_out(
+    def _sync_answers(
         self,
         group: Group,
-        told: SyncAnswer,
+        answer: SyncAnswer,
         waiting: Sequence[tuple[Member, bytes, Waiting[SyncAnswer]]],
         now: Instant,
     ) -> Iterator[Answered]:
         for member, assignment, parked in waiting:
             # Session timeouts are ignored while a request is parked.
-            self._is_told(group, member, now)
-            yield parked, replace(told, assignment=assignment)
+            self._mark_answered(group, member, now)
+            yield parked, replace(answer, assignment=assignment)
 
 
 def _absent(group: Group) -> list[Member]:

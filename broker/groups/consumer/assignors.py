@@ -186,7 +186,7 @@ def _balance(
     )
     for topic in topics:
         free = _free(counts[topic], taken[topic])
-        yield from _hand_out(topic, free, subscribers[topic], shares, loads, pace)
+        yield from _assign_free(topic, free, subscribers[topic], shares, loads, pace)
     for _ in range(_ROUNDS_MAX):
         moved = 0
         for topic in topics:
@@ -248,7 +248,7 @@ def _take_out(share: dict[UUID, set[int]], number: int) -> list[tuple[UUID, int]
     return taken
 
 
-def _hand_out(
+def _assign_free(
     topic: UUID,
     free: Iterator[int],
     subscribers: Sequence[str],

@@ -60,7 +60,7 @@ class CommittingInEpoch(Committing, Protocol):
     """A request that may come from a member of the consumer protocol."""
 
     @property
-    def knows_member_epochs(self) -> bool:
+    def supports_member_epochs(self) -> bool:
         """Whether the request's version has member epochs."""
 
     @property
@@ -138,7 +138,7 @@ class ConsumerGroup(AnyGroup):
 
     def put(self, member: ConsumerMember) -> None:
         """Add a member, or replace its former value."""
-        self._forget(self.members.get(member.member_id))
+        self._uncount(self.members.get(member.member_id))
         self.members[member.member_id] = member
         self._names.update(member.topics)
         if member.regex:
@@ -163,10 +163,10 @@ class ConsumerGroup(AnyGroup):
 
     def remove(self, member_id: str) -> None:
         """Remove a member, its target, and its partitions."""
-        self._forget(self.members.pop(member_id))
+        self._uncount(self.members.pop(member_id))
         self.targets.pop(member_id, None)
 
-    def _forget(self, member: ConsumerMember | None) -> None:
+    def _uncount(self, member: ConsumerMember | None) -> None:
         if member is None:
             return
         _subtract(self._names, member.topics)
@@ -317,7 +317,7 @@ class ConsumerGroup(AnyGroup):
         member = self._committing(request)
         if member is None:
             return
-        if member.classic is None and not request.knows_member_epochs:
+        if member.classic is None and not request.supports_member_epochs:
             raise KafkaError(
                 ErrorCode.unsupported_version,
                 "OffsetCommit version 9 or above must be used by members using the "
@@ -328,8 +328,12 @@ class ConsumerGroup(AnyGroup):
 
     def validate_transactional_commit(self, request: Committing) -> None:
         """Raise `KafkaError` if the sender may not commit offsets in a transaction."""
-        names_nobody = request.member_id == UNKNOWN_MEMBER_ID
-        if request.generation == -1 and names_nobody and request.instance_id is None:
+        has_no_member_id = request.member_id == UNKNOWN_MEMBER_ID
+        if (
+            request.generation == -1
+            and has_no_member_id
+            and request.instance_id is None
+        ):
             return
         member = self._committing(request)
         if member is not None and request.generation != member.epoch:
@@ -381,7 +385,7 @@ class ConsumerGroup(AnyGroup):
         """Return whether the log may hold a record of the group itself."""
         return self.journal.is_used
 
-    def nobody_there(self) -> bool:
+    def has_no_members(self) -> bool:
         """Return whether there are no members, pending commits or pending records."""
         return (
             not self.members

@@ -36,7 +36,7 @@ class AnyGroup(ABC):
         """Return whether the log may hold a record of the group itself."""
 
     @abstractmethod
-    def nobody_there(self) -> bool:
+    def has_no_members(self) -> bool:
         """Return whether no member exists, joins or commits."""
 
     @abstractmethod
@@ -69,4 +69,4 @@ class AnyGroup(ABC):
 
     def is_unused(self) -> bool:
         """Return whether the group has no members and no offsets."""
-        return self.nobody_there() and not len(self.offsets)
+        return self.has_no_members() and not len(self.offsets)

@@ -148,7 +148,7 @@ class Group(AnyGroup):
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.topics
 
-    def nobody_there(self) -> bool:
+    def has_no_members(self) -> bool:
         """Return whether no member exists, joins or commits."""
         return (
             self.state is GroupState.EMPTY

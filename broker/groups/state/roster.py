@@ -92,7 +92,7 @@ class Member:
             not self.is_new and (self.joining is not None or self.syncing is not None)
         )
 
-    def learn(self, protocols: tuple[GroupProtocol, ...]) -> None:
+    def set_protocols(self, protocols: tuple[GroupProtocol, ...]) -> None:
         """Set the protocols that the member supports."""
         self.protocols = protocols
         self.preference = tuple(protocol.name for protocol in protocols)
@@ -145,7 +145,7 @@ class Roster:
             assert member.instance_id not in self._static, member.instance_id
             self._static[member.instance_id] = member.member_id
         self.members[member.member_id] = member
-        member.learn(member.protocols)
+        member.set_protocols(member.protocols)
         self._supporters.update(_names(member.protocols))
         self.joins(member, member.joining)
         self.pending.discard(member.member_id)
@@ -193,7 +193,7 @@ class Roster:
         self._supporters.subtract(_names(member.protocols))
         self._supporters.update(_names(protocols))
         self._supporters += Counter()
-        member.learn(protocols)
+        member.set_protocols(protocols)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 

@@ -318,7 +318,7 @@ def test_members_commit_in_their_epoch(world) -> None:
     assert stale is ErrorCode.stale_member_epoch
     unknown = refusal(world.commit, {("t", 0): 5}, "b", 2, **ids)
     assert unknown is ErrorCode.unknown_member_id
-    old = refusal(world.commit, {("t", 0): 5}, "a", 2, knows_member_epochs=False)
+    old = refusal(world.commit, {("t", 0): 5}, "a", 2, supports_member_epochs=False)
     assert old is ErrorCode.unsupported_version
 
 
