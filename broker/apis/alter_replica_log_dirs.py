@@ -54,7 +54,7 @@ async def handle(
             async for index in pace.over(topic.partitions):
                 wanted[TopicPartition(topic.name, index)] = each.path
     # A cancelled move leaves offsets that a new move must not use.
-    await broker.forget_deleted_logs()
+    await broker.checkpoint_deletions()
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     async with broker.state_change_lock:
         async for key, directory in in_steps(wanted.items()):

@@ -58,12 +58,12 @@ async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned
 async def _obey(command: LeaderAndIsrRequest, broker: Broker) -> LeaderAndIsrResponse:
     try:
         # The creation of logs needs the configs of their topics.
-        await broker.coordinator.membership.learn_topics(
+        await broker.coordinator.membership.read_topic_configs(
             await _new_topics(command, broker)
         )
     except KafkaError as refused:
         return LeaderAndIsrResponse(error_code=refused.code)
-    await broker.forget_deleted_logs()
+    await broker.checkpoint_deletions()
     return await broker.replicas.change_leadership(command)
 
 

@@ -46,7 +46,7 @@ async def handle(request: Request, body: Versioned, broker: Broker) -> Versioned
         answer = StopReplicaResponse(error_code=ErrorCode.stale_broker_epoch)
     else:
         answer = await broker.replicas.stop_under_lock(command)
-        await broker.forget_deleted_logs()
+        await broker.checkpoint_deletions()
     return await preemptibly(answer.writing(request.api_version))
 
 

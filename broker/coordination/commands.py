@@ -68,7 +68,7 @@ class Commands:
         requests = self._requests(topic.name, topic.topic_id)
         return requests.update_metadata({topic.name: states})
 
-    def forgetting(
+    def announcing_deletion(
         self, name: str, topic_id: UUID | None, partitions: int
     ) -> Steps[UpdateMetadataRequest]:
         """Return the request that announces a topic's deletion to clients."""
@@ -139,7 +139,7 @@ class SoleReplicas:
 
     def delete_all(self, name: str, deletion: Deletion) -> bool:
         """Finish an interrupted deletion; False if a disk fails."""
-        run(self.telling_of_deletion(name, deletion))
+        run(self.announce_deletion(name, deletion))
         return all(
             self.delete(name, index, deletion.topic_id)
             for index in range(deletion.partitions)
@@ -158,12 +158,16 @@ class SoleReplicas:
         making = self._commands.announcing(topic, indexes, leader=leader)
         self.broker.update_metadata(run(making))
 
-    def telling(self, topic: Topic, indexes: Iterable[int], leader: int) -> Steps[None]:
+    def announce_in_steps(
+        self, topic: Topic, indexes: Iterable[int], leader: int
+    ) -> Steps[None]:
         """Announce leaders to clients in steps; the caller holds the lock."""
         making = self._commands.announcing(topic, indexes, leader=leader)
         yield from self.broker.updating_metadata((yield from making))
 
-    def telling_of_deletion(self, name: str, deletion: Deletion) -> Steps[None]:
+    def announce_deletion(self, name: str, deletion: Deletion) -> Steps[None]:
         """Announce the deletion of a topic to clients in steps."""
-        making = self._commands.forgetting(name, deletion.topic_id, deletion.partitions)
+        making = self._commands.announcing_deletion(
+            name, deletion.topic_id, deletion.partitions
+        )
         yield from self.broker.updating_metadata((yield from making))

@@ -151,7 +151,7 @@ class CoordinatedBroker(Protocol):
         Raises KAFKA_STORAGE_ERROR.
         """
 
-    async def forget_deleted_logs(self) -> None:
+    async def checkpoint_deletions(self) -> None:
         """Remove deleted logs from the checkpoints, before their names are reused."""
 
     def led_with_others(self) -> Sequence[TopicPartition]:
@@ -324,7 +324,7 @@ class Membership(Protocol):
     def live_brokers(self) -> Sequence[BrokerRack]:
         """Return the brokers that replicas can be placed on, by id."""
 
-    async def learn_topics(self, names: Iterable[str]) -> None:
+    async def read_topic_configs(self, names: Iterable[str]) -> None:
         """Read the configs of topics whose replicas the broker is about to receive."""
 
     def replicas_failed(self, lost: Sequence[TopicPartition]) -> None:

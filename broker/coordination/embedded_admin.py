@@ -114,8 +114,8 @@ class EmbeddedAdmin:
                 await self._create_replicas(topic, topic.partitions)
         except KafkaError:
             # `retract` never fails: on a full disk no change can be recorded first.
-            forget = partial(self._forgetting_if_there, topic)
-            if await self._writes.retract(forget):
+            removal = partial(self._removal_if_exists, topic)
+            if await self._writes.retract(removal):
                 await self._remove(topic.name)
             raise
         return topic
@@ -127,8 +127,8 @@ class EmbeddedAdmin:
                 ErrorCode.topic_already_exists, f"topic {name!r} already exists"
             )
 
-    def _forgetting_if_there(self, topic: Topic) -> Change | None:
-        return _forgetting(topic) if self._exists(topic) else None
+    def _removal_if_exists(self, topic: Topic) -> Change | None:
+        return _removal(topic) if self._exists(topic) else None
 
     async def delete_topic(self, name: str, timeout_ms: int = 0) -> None:
         """Delete a topic; raise UNKNOWN_TOPIC_OR_PARTITION or KAFKA_STORAGE_ERROR.
@@ -139,7 +139,7 @@ class EmbeddedAdmin:
         """
         deleting = self._writes.state.deleting
         if name not in deleting or name in self._removing:
-            await self._writes.write(lambda: _forgetting(self._topic(name)))
+            await self._writes.write(lambda: _removal(self._topic(name)))
         await self._remove(name)
 
     async def _remove(self, name: str) -> None:
@@ -158,7 +158,7 @@ class EmbeddedAdmin:
             # Another request has finished the deletion meanwhile.
             return
         # Clients are informed first, so that none is directed to a removed replica.
-        await in_turns(self._replicas.telling_of_deletion(name, deletion))
+        await in_turns(self._replicas.announce_deletion(name, deletion))
         for index in range(deletion.partitions):
             if not self._replicas.delete(name, index, deletion.topic_id):
                 raise KafkaError(
@@ -287,15 +287,17 @@ class EmbeddedAdmin:
     async def _create_replicas(self, topic: Topic, indexes: range) -> None:
         """Create replicas one by one, then publish them; the lock is held."""
         for index in indexes:
-            self._check_still_wanted(topic)
+            self._check_not_deleted(topic)
             outcome = self._replicas.lead(topic, index, is_new=True)
             if outcome is not ErrorCode.none:
                 raise KafkaError(outcome, f"no replica of {topic.name}-{index}")
             await preempt()
-        self._check_still_wanted(topic)
-        await in_turns(self._replicas.telling(topic, indexes, self._replicas.broker_id))
+        self._check_not_deleted(topic)
+        await in_turns(
+            self._replicas.announce_in_steps(topic, indexes, self._replicas.broker_id)
+        )
 
-    def _check_still_wanted(self, topic: Topic) -> None:
+    def _check_not_deleted(self, topic: Topic) -> None:
         """Raise if the topic was deleted while its creation was preempted."""
         if not self._exists(topic):
             raise KafkaError(
@@ -323,7 +325,7 @@ class EmbeddedAdmin:
             if self._exists(topic):
                 for index in indexes:
                     self._replicas.delete(topic.name, index, topic.topic_id)
-        await self._replicas.broker.forget_deleted_logs()
+        await self._replicas.broker.checkpoint_deletions()
         await self._writes.retract(decide)
 
     async def producer_id_block(self) -> range:
@@ -350,7 +352,7 @@ class EmbeddedAdmin:
         return topic
 
 
-def _forgetting(topic: Topic) -> Change:
+def _removal(topic: Topic) -> Change:
     """Return the change that removes a topic and records the deletion of its logs."""
     deletion = Deletion(topic_id=topic.topic_id, partitions=len(topic.leader_epochs))
     return Change(topics={topic.name: None}, deleting={topic.name: deletion})

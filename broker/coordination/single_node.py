@@ -88,7 +88,7 @@ class SingleNodeMembership(ABC):
                 value=value,
             )
 
-    async def learn_topics(self, names: Iterable[str]) -> None:
+    async def read_topic_configs(self, names: Iterable[str]) -> None:
         """Do nothing: this broker knows all topics."""
         return
 

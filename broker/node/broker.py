@@ -523,7 +523,7 @@ class Broker:
         """Make removals of logs and of the groups' offsets for them durable."""
         await self.deletions.settle()
 
-    async def forget_deleted_logs(self) -> None:
+    async def checkpoint_deletions(self) -> None:
         """Remove deleted logs from the checkpoints, before their names are reused."""
         # Errors of the device are reported by the log manager.
         with suppress(OSError):

@@ -136,11 +136,11 @@ class ControllerChannels:
             if self._merges:
                 await _merge(channel.queue)
             request = channel.queue[0]
-            response = await self._ask(address, request)
+            response = await self._call(address, request)
             channel.queue.popleft()
             self._answered(broker, request, response)
 
-    async def _ask(self, address: Address, request: ControllerRequest) -> _Answer:
+    async def _call(self, address: Address, request: ControllerRequest) -> _Answer:
         """Send a request until it is answered."""
         while True:
             try:

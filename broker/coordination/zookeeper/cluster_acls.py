@@ -89,7 +89,7 @@ class ClusterAcls:
                 for pattern in await self._news(znodes, parent, now_ms):
                     changed[pattern] = None
             for pattern in changed:
-                self._know(pattern, await znodes.find(acl_path(pattern)))
+                self._store(pattern, await znodes.find(acl_path(pattern)))
             return list(changed)
 
     async def _news(
@@ -136,7 +136,7 @@ class ClusterAcls:
                 )
             self._put(pattern, after)
 
-    def _know(self, pattern: ResourcePattern, found: Znode | None) -> None:
+    def _store(self, pattern: ResourcePattern, found: Znode | None) -> None:
         self._put(pattern, frozenset() if found is None else _read(pattern, found))
 
     def _put(self, pattern: ResourcePattern, entries: frozenset[AclEntry]) -> None:

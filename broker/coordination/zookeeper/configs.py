@@ -49,7 +49,7 @@ class ClusterConfigs:
         # Number of completed reads per entity. Reads overlap and complete in any order.
         # A result that arrives during another read is kept over the result of that
         # read: it is at least as new, or a further notification is still to come.
-        self._learned: Counter[str] = Counter()
+        self._read_counts: Counter[str] = Counter()
 
     def of_topic(self, name: str) -> Configs:
         """Return a topic's own configs, as last read."""
@@ -59,7 +59,7 @@ class ClusterConfigs:
         """Read all configs, and watch for changes; return whether any have changed."""
         present = await znodes.children(paths.CONFIG_CHANGES, watch=True)
         self._seen = max(present, default="")
-        learned = +self._learned
+        counts_before = +self._read_counts
         before = dict(self.topics), dict(self.others[ConfigKind.BROKER])
         topics = await _configs(znodes, paths.TOPIC_CONFIGS)
         others = _none()
@@ -68,7 +68,7 @@ class ClusterConfigs:
         for entity, configs in (await _client_configs(znodes)).items():
             known, name = _place(topics, others, entity)
             known[name] = configs
-        for entity in self._learned - learned:
+        for entity in self._read_counts - counts_before:
             newer, name = _place(self.topics, self.others, entity)
             known, _ = _place(topics, others, entity)
             known[name] = newer[name]
@@ -109,22 +109,22 @@ class ClusterConfigs:
             kind in _CLIENTS and is_entity(entity)
         ):
             found = await znodes.find(f"/config/{entity}")
-            self._know(entity, _read_config(entity, found and found.data))
+            self._store(entity, _read_config(entity, found and found.data))
 
-    def _know(self, entity: str, configs: Configs) -> None:
-        self._learned[entity] += 1
+    def _store(self, entity: str, configs: Configs) -> None:
+        self._read_counts[entity] += 1
         known, name = _place(self.topics, self.others, entity)
         known[name] = configs
 
     async def read_topics(self, znodes: RetryingZnodes, names: Collection[str]) -> None:
         """Read the configs of some topics."""
-        learned = +self._learned
+        counts_before = +self._read_counts
         found = await znodes.find_all(paths.topic_config(name) for name in names)
         for name in names:
             entity = f"topics/{name}"
-            if self._learned[entity] == learned[entity]:
+            if self._read_counts[entity] == counts_before[entity]:
                 data, _ = found.get(paths.topic_config(name), (None, None))
-                self._know(entity, _read_config(entity, data))
+                self._store(entity, _read_config(entity, data))
 
     async def write(
         self,
@@ -143,13 +143,13 @@ class ClusterConfigs:
             found = await znodes.find(path)
             present = _read_config(entity, found and found.data)
             if instead_of is not None and present != instead_of:
-                self._know(entity, present)
+                self._store(entity, present)
                 return False
             done = await _replaced(znodes, path, data, found)
         await znodes.create(
             paths.CONFIG_CHANGE, write_config_change(entity), sequential=True
         )
-        self._know(entity, dict(configs))
+        self._store(entity, dict(configs))
         return True
 
 
@@ -245,7 +245,7 @@ def _read_config(entity: str, data: bytes | None) -> Configs:
     try:
         configs = read_config(data)
     except MalformedZnode as fault:
-        _tell(entity, fault)
+        _log_unreadable(entity, fault)
         return {}
     return _understood(entity, configs) if "topics/" in entity else configs
 
@@ -258,13 +258,13 @@ def _understood(topic: str, configs: Configs) -> Configs:
             if name in TOPIC_KEYS:
                 TOPIC_KEYS[name].key.read(written)
         except ConfigError as fault:
-            _tell(topic, fault)
+            _log_unreadable(topic, fault)
         else:
             known[name] = written
     return known
 
 
-def _tell(entity: str, fault: Exception) -> None:
+def _log_unreadable(entity: str, fault: Exception) -> None:
     logger.error(
         "configs that cannot be read are not in force",
         extra=fields(entity=entity, fault=fault),

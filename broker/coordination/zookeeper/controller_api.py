@@ -60,7 +60,7 @@ class ZooKeeperController:
     ) -> R:
         governing = self._governing()
         return await self._waits.tasks.run_for_handler(
-            lambda: governing.ask(state, lambda: steps(governing.core))
+            lambda: governing.run_event(state, lambda: steps(governing.core))
         )
 
     async def controlled_shutdown(
@@ -106,13 +106,13 @@ class ZooKeeperController:
             leadership = core.context.leadership(key)
             if outcomes[key] is ErrorCode.none and leadership is not None:
                 elected[key] = leadership.leader
-        await self._told_of(elected, timeout_ms)
+        await self._await_leaders(elected, timeout_ms)
         async for key, leader in in_steps(elected.items()):
             if self._leader(key) != leader:
                 outcomes[key] = ErrorCode.request_timed_out
         return outcomes
 
-    async def _told_of(
+    async def _await_leaders(
         self, elected: Mapping[TopicPartition, int], timeout_ms: int
     ) -> None:
         """Wait until this broker's metadata has these leaders, or the time-out ends."""

@@ -76,7 +76,7 @@ class Governing:
 
     ``meters`` are shared by all terms. ``listeners`` are the names of the listeners for
     requests to brokers; the first that exists is used. ``rebalance_s`` is the period of
-    leader balancing (None: never). ``learn`` reads the configs of new topics.
+    leader balancing (None: never). ``read_configs`` reads the configs of new topics.
     ``new_id`` draws ids of topics.
     """
 
@@ -90,7 +90,7 @@ class Governing:
         meters: ControllerMeters,
         listeners: tuple[str, ...],
         rebalance_s: float | None,
-        learn: Callable[[RetryingZnodes, Collection[str]], Awaitable[None]],
+        read_configs: Callable[[RetryingZnodes, Collection[str]], Awaitable[None]],
         new_id: Callable[[], UUID],
         billed: AbstractContextManager[object],
     ) -> None:
@@ -99,11 +99,11 @@ class Governing:
         self.has_begun = False
         self._znodes = znodes
         self._channels = open_channels(self.answered)
-        self._carry_out = CarryingOut(znodes, term, self._channels, self.look_at)
+        self._carry_out = CarryingOut(znodes, term, self._channels, self.queue_read)
         self._meters = meters
         self._listeners = listeners
         self._rebalance_s = rebalance_s
-        self._learn = learn
+        self._read_configs = read_configs
         self._new_id = new_id
         self._billed = billed
         self._events: deque[tuple[object, ControllerEvent]] = deque()
@@ -170,7 +170,7 @@ class Governing:
 
     # ---- sources of events ------------------------------------------------------
 
-    def look_at(self, path: str) -> None:
+    def queue_read(self, path: str) -> None:
         """Queue a read of a changed znode, once for all earlier changes."""
         states = ControllerState
         known: dict[str, tuple[ControllerState, Job]] = {
@@ -199,17 +199,17 @@ class Governing:
         """Queue the handling of a broker's response."""
         core = self.core
         if isinstance(request, LeaderAndIsrRequest):
-            self.tell(
+            self.queue_event(
                 ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
                 lambda: core.leader_and_isr_answered(broker, request, response),
             )
         elif isinstance(request, StopReplicaRequest):
-            self.tell(
+            self.queue_event(
                 ControllerState.TOPIC_DELETION,
                 lambda: core.stop_replica_answered(broker, request, response),
             )
 
-    def tell(
+    def queue_event(
         self, state: ControllerState, steps: Callable[[], Decisions[None]]
     ) -> None:
         """Queue an event for the core."""
@@ -219,7 +219,9 @@ class Governing:
 
         self._put(object(), state, handle)
 
-    async def ask(self, state: ControllerState, steps: Callable[[], Decisions[R]]) -> R:
+    async def run_event(
+        self, state: ControllerState, steps: Callable[[], Decisions[R]]
+    ) -> R:
         """Queue an event and return the core's result; raise `KafkaError`.
 
         Raises NOT_CONTROLLER at the end of the term. The event is handled even if this
@@ -268,7 +270,9 @@ class Governing:
     async def _balance(self, period_s: float) -> None:
         await trio.sleep(_FIRST_REBALANCE_S)
         while True:
-            self.tell(ControllerState.AUTO_LEADER_BALANCE, self.core.auto_rebalance)
+            self.queue_event(
+                ControllerState.AUTO_LEADER_BALANCE, self.core.auto_rebalance
+            )
             await trio.sleep(period_s)
 
     # ---- jobs -------------------------------------------------------------------
@@ -309,9 +313,11 @@ class Governing:
             topics=topics,
             leaderships=leaderships,
             deletions=await znodes.children(paths.TOPICS_TO_DELETE, watch=True),
-            reassignments=await self._asked(paths.REASSIGNMENT, read_reassignment)
+            reassignments=await self._read_request(
+                paths.REASSIGNMENT, read_reassignment
+            )
             or {},
-            preferred_election=await self._asked(
+            preferred_election=await self._read_request(
                 paths.PREFERRED_ELECTION, read_partitions
             ),
         )
@@ -321,7 +327,7 @@ class Governing:
         self.has_begun = True
         await self._drive(self.core.start(found))
 
-    async def _asked(self, path: str, read: Callable[[bytes], R]) -> R | None:
+    async def _read_request(self, path: str, read: Callable[[bytes], R]) -> R | None:
         """Return the content of an operator's request znode, and watch for it."""
         if await self._znodes.exists(path, watch=True) is None:
             return None
@@ -352,7 +358,7 @@ class Governing:
         known = self.core.context.topics
         new = [name for name in names if name not in known]
         added = await self._read_topics(new)
-        await self._learn(self._znodes, new)
+        await self._read_configs(self._znodes, new)
         await self._drive(self.core.topics_changed(names, added))
 
     async def _read_topics(self, names: Iterable[str]) -> dict[str, TopicAssignment]:
@@ -382,33 +388,33 @@ class Governing:
         await self._drive(self.core.deletions_requested(names))
 
     async def _reassignment(self) -> None:
-        targets = await self._asked(paths.REASSIGNMENT, read_reassignment)
+        targets = await self._read_request(paths.REASSIGNMENT, read_reassignment)
         if targets is not None:
             await self._drive(self.core.reassignments_in_znode(targets))
 
     async def _preferred_election(self) -> None:
-        keys = await self._asked(paths.PREFERRED_ELECTION, read_partitions)
+        keys = await self._read_request(paths.PREFERRED_ELECTION, read_partitions)
         if keys is not None:
             await self._drive(self.core.preferred_election_requested(keys))
 
     async def _isr_changes(self) -> None:
         names = await self._znodes.children(paths.ISR_CHANGES, watch=True)
-        told = await read_each(
+        events = await read_each(
             self._znodes, [f"{paths.ISR_CHANGES}/{it}" for it in names], read_partitions
         )
-        keys = {key: None for each in told.values() for key in each}
+        keys = {key: None for each in events.values() for key in each}
         leaderships = await read_leaderships(self._znodes, keys)
         await self._drive(self.core.isrs_changed(leaderships))
         await self._remove(paths.ISR_CHANGES, names)
 
     async def _log_dir_events(self) -> None:
         names = await self._znodes.children(paths.LOG_DIR_EVENTS, watch=True)
-        told = await read_each(
+        events = await read_each(
             self._znodes,
             [f"{paths.LOG_DIR_EVENTS}/{it}" for it in names],
             read_log_dir_event,
         )
-        await self._drive(self.core.log_dirs_changed(set(told.values())))
+        await self._drive(self.core.log_dirs_changed(set(events.values())))
         await self._remove(paths.LOG_DIR_EVENTS, names)
 
     async def _remove(self, parent: str, names: tuple[str, ...]) -> None:

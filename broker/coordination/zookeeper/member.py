@@ -132,7 +132,7 @@ class Member:
             meters=self.meters,
             listeners=(control.name, listener) if control else (listener,),
             rebalance_s=period_s if config[AUTO_LEADER_REBALANCE_ENABLE] else None,
-            learn=self.configs.read_topics,
+            read_configs=self.configs.read_topics,
             new_id=self._new_id,
             billed=self.billed,
         )
@@ -216,7 +216,7 @@ class Member:
         governing = self.governing
         if governing is not None:
             core, states = governing.core, ControllerState
-            governing.tell(
+            governing.queue_event(
                 states.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
                 if topic is not None
                 else states.UNCLEAN_LEADER_ELECTION_ENABLE,

@@ -30,13 +30,13 @@ async def register(
     ``changed`` is notified when the watch on its znode is triggered.
     """
     path = paths.broker(broker_id)
-    told = False
+    is_logged = False
     while True:
         try:
             await znodes.create(path, data, ephemeral=True)
         except NodeExists:
-            if not told:
-                told = True
+            if not is_logged:
+                is_logged = True
                 logger.warning(
                     "the broker id is taken, perhaps by an earlier life of this broker",
                     extra=fields(id=broker_id),

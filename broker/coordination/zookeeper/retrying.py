@@ -70,13 +70,13 @@ class RetryingZnodes:
         """Return the data of the existing znodes among these, by path."""
         found: dict[str, Znode] = {}
 
-        async def look(path: str) -> None:
+        async def find_one(path: str) -> None:
             znode = await self.find(path, watch=watch)
             if znode is not None:
                 found[path] = znode
 
         wanted = list(paths)
-        await side_by_side([partial(look, path) for path in wanted])
+        await side_by_side([partial(find_one, path) for path in wanted])
         return {path: found[path] for path in wanted if path in found}
 
     async def create(

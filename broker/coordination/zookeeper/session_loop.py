@@ -122,7 +122,7 @@ class SessionLoop:
         elif event.path == paths.broker(self._member.broker_id):
             self._registration_changed.notify()
         if self._member.governing is not None:
-            self._member.governing.look_at(event.path)
+            self._member.governing.queue_read(event.path)
 
     async def _take_part(self, znodes: RetryingZnodes) -> None:
         await prepare_znodes(znodes)
@@ -130,7 +130,7 @@ class SessionLoop:
         # Configs are read before the controller can command the broker to lead.
         await member.configs_may_have_changed(znodes)
         await member.acls_may_have_changed(znodes)
-        await self._forget_deleted_topics(znodes)
+        await self._remove_deleted_topics(znodes)
         self.broker_epoch = await register(
             znodes,
             member.broker_id,
@@ -154,11 +154,11 @@ class SessionLoop:
                 lambda: member.acls_may_have_changed(znodes),
             )
             nursery.start_soon(
-                _whenever, self.log_dirs_changed, lambda: self._tell_of_log_dirs(znodes)
+                _whenever, self.log_dirs_changed, lambda: self._report_log_dirs(znodes)
             )
             nursery.start_soon(self._stand_for_election, znodes)
 
-    async def _forget_deleted_topics(self, znodes: RetryingZnodes) -> None:
+    async def _remove_deleted_topics(self, znodes: RetryingZnodes) -> None:
         """Drop topics that were deleted while this broker had no session.
 
         No controller sends their deletion again. The broker would keep listing them
@@ -172,7 +172,7 @@ class SessionLoop:
                 if topic.name not in names:
                     cache.remove(topic)
 
-    async def _tell_of_log_dirs(self, znodes: RetryingZnodes) -> None:
+    async def _report_log_dirs(self, znodes: RetryingZnodes) -> None:
         event = write_log_dir_event(self._member.broker_id)
         await znodes.create(paths.LOG_DIR_EVENT, event, sequential=True)
 

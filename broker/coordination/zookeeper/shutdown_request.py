@@ -27,7 +27,7 @@ from broker.protocol.schemas.controlled_shutdown_schema import ControlledShutdow
 logger = getLogger(__name__)
 
 
-async def hand_over(
+async def request_shutdown(
     config: BrokerConfig,
     broker_epoch: Callable[[], int],
     find_controller: Callable[[], tuple[str, int] | None],

@@ -27,7 +27,7 @@ from broker.coordination.zookeeper.election import latest_epoch
 from broker.coordination.zookeeper.handler_waits import HandlerWaits
 from broker.coordination.zookeeper.member import Member
 from broker.coordination.zookeeper.session_loop import SessionLoop
-from broker.coordination.zookeeper.shutdown_request import hand_over
+from broker.coordination.zookeeper.shutdown_request import request_shutdown
 from broker.observation.metric import Metric
 from broker.protocol.errors import KafkaError
 from broker.protocol.sentinels import NO_EPOCH
@@ -114,7 +114,7 @@ class ZooKeeperMembership:
             return
         cache = self._member.broker.metadata_cache
         listener = config.inter_broker_listener_name
-        await hand_over(
+        await request_shutdown(
             config,
             lambda: self.broker_epoch,
             lambda: cache.endpoint(listener, cache.controller_id),
@@ -126,7 +126,7 @@ class ZooKeeperMembership:
         """End the session, and with it the registration."""
         await self._sessions.leave()
 
-    async def learn_topics(self, names: Iterable[str]) -> None:
+    async def read_topic_configs(self, names: Iterable[str]) -> None:
         """Read the configs of topics whose replicas the broker is about to receive."""
         wanted = tuple(names)
         if wanted:

@@ -91,11 +91,11 @@ def test_an_earlier_controller_is_stale(
 def test_a_session_that_ends_while_configs_are_read_leaves_all_as_it_is(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def learn_topics(names: Iterable[str]) -> None:
+    async def read_topic_configs(names: Iterable[str]) -> None:
         raise KafkaError(ErrorCode.request_timed_out, "the session has expired")
 
     monkeypatch.setattr(
-        world.broker.coordinator.membership, "learn_topics", learn_topics
+        world.broker.coordinator.membership, "read_topic_configs", read_topic_configs
     )
     answer = lead(world, leader_epoch=6, controller_epoch=3)
     assert answer.error_code is ErrorCode.request_timed_out

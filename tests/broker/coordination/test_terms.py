@@ -90,7 +90,7 @@ def test_requests_at_the_end_of_a_term_are_answered_not_controller(
 
         async def ask() -> None:
             try:
-                await governing.ask(ControllerState.ISR_CHANGE, nothing)
+                await governing.run_event(ControllerState.ISR_CHANGE, nothing)
             except KafkaError as refusal:
                 refused.append(refusal.code)
 

@@ -121,7 +121,7 @@ class Witness:
     def led_with_others(self) -> list[TopicPartition]:
         return []
 
-    async def forget_deleted_logs(self) -> None:
+    async def checkpoint_deletions(self) -> None:
         pass
 
     async def settle_deletions(self) -> None:
