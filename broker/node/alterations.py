@@ -36,10 +36,10 @@ class Alterations:
 
     def load(self) -> BrokerConfig:
         """Return the configuration in effect at a start; raise `ConfigError`."""
-        self._hosts.learn_now(self._written)
+        self._hosts.resolve_now(self._written)
         config = self.in_force()
         try:
-            self._hosts.learn_now(config)
+            self._hosts.resolve_now(config)
         except ConfigError as error:
             # The host was resolved when the key was altered; the start must not fail
             # now.

@@ -52,7 +52,7 @@ from broker.node.broker_calls_shell import BrokerCalls
 from broker.node.configured_authorizer import authorizer_of
 from broker.node.deletions import Deletions
 from broker.node.flush_shell import QueuedFlushes, SharedFlush
-from broker.node.found_logs import found_logs, operators_fault, set_aside, tell_loss
+from broker.node.found_logs import found_logs, log_loss, operators_fault, set_aside
 from broker.node.group_coordination import group_duties, start_groups
 from broker.node.group_topics import GroupTopics
 from broker.node.hosts import Hosts, LookUp, look_up_here
@@ -305,7 +305,7 @@ class Broker:
             self.storage,
             config_of=self._settings.log_config,
             now_ms=self.now_ms,
-            report=tell_loss,
+            report=log_loss,
             on_gone=self._settings.discard,
             flush_times=self.flush_times,
         )
@@ -343,7 +343,7 @@ class Broker:
         """
         # Writes of threads must not follow the writes below.
         self._threads.close()
-        self.deletions.forget_now()
+        self.deletions.remove_offsets_now()
         try:
             self.logs.close(self.replicas.high_watermark, self._threads.run_all)
         finally:

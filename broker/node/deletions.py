@@ -42,31 +42,31 @@ class Deletions:
         self._flush = flush
         self._blocking = blocking
         self._moved = moved
-        self._to_forget: deque[Sequence[TopicPartition]] = deque()
+        self._recorded: deque[Sequence[TopicPartition]] = deque()
         # The remaining steps of the first entry.
         self._steps: Iterator[int | None] | None = None
         self._with_tombstones: set[TopicPartition] = set()
 
     def note(self, deleted: Sequence[TopicPartition]) -> None:
-        """Record partitions whose offsets `step` or `forget` will remove."""
-        self._to_forget.append(deleted)
+        """Record partitions whose offsets `step` or `remove_offsets` will remove."""
+        self._recorded.append(deleted)
         self._moved()
 
     def next_ns(self) -> int | None:
         """Return 0 if `step` has work, else None."""
-        return 0 if self._to_forget else None
+        return 0 if self._recorded else None
 
     def step(self) -> bool:
         """Remove some offsets of recorded topics; return False if there are none."""
-        if not self._to_forget:
+        if not self._recorded:
             return False
         if self._steps is None:
-            self._steps = self._groups.offsets.delete_topics(self._to_forget[0])
+            self._steps = self._groups.offsets.delete_topics(self._recorded[0])
         try:
             partition = next(self._steps)
         except StopIteration:
             self._steps = None
-            self._to_forget.popleft()
+            self._recorded.popleft()
         except Exception:
             # Restart this entry from the beginning.
             self._steps = None
@@ -77,12 +77,12 @@ class Deletions:
                 self._with_tombstones.add(key)
         return True
 
-    async def forget(self) -> None:
+    async def remove_offsets(self) -> None:
         """Remove all offsets of recorded topics; loading groups do so after loading."""
         while self.step():
             await preempt()
 
-    def forget_now(self) -> None:
+    def remove_offsets_now(self) -> None:
         """Remove all offsets at once, at a start or a stop."""
         while self.step():
             pass
@@ -92,7 +92,7 @@ class Deletions:
 
         Waits for partitions that are being loaded, whose groups remove offsets then.
         """
-        await self.forget()
+        await self.remove_offsets()
         while self._groups.loading.has_deletions():
             await asleep(self._groups.loading.register)
         for key in sorted(self._with_tombstones):
@@ -107,7 +107,7 @@ class Deletions:
     def settle_now(self) -> None:
         """Settle on this thread, at a start; may also raise OSError."""
         self._groups.load_all()
-        self.forget_now()
+        self.remove_offsets_now()
         for key in self._with_tombstones & self._logs.logs.keys():
             flush(self._logs.logs[key])
         self._with_tombstones.clear()

@@ -157,10 +157,10 @@ class QueuedFlushes:
         try:
             syncs = due_syncs(log)
         except KafkaError as refused:
-            self._tell(log, len(self._waiting[log]), refused)
+            self._call_back(log, len(self._waiting[log]), refused)
             return
         if syncs is None:
-            self._tell(log, len(self._waiting[log]), None)
+            self._call_back(log, len(self._waiting[log]), None)
             return
         here = True
 
@@ -183,32 +183,32 @@ class QueuedFlushes:
         log, syncs, error = ended
         queue = self._waiting[log]
         if log.successor is not None:
-            self._hand_on(log, log.successor)
+            self._move_waiters(log, log.successor)
         elif error is None:
             flushed(log, syncs, self._now_ms())
             durable = takewhile(lambda it: it.until_offset <= log.recovery_point, queue)
-            self._tell(log, len(list(durable)), None)
+            self._call_back(log, len(list(durable)), None)
         elif isinstance(error, OSError):
-            self._tell(log, len(queue), log.durability.sync_failed(error))
+            self._call_back(log, len(queue), log.durability.sync_failed(error))
         elif isinstance(error, KafkaError):
             # The log was closed meanwhile.
-            self._tell(log, len(queue), error)
+            self._call_back(log, len(queue), error)
         else:
             fault = KafkaError(ErrorCode.unknown_server_error, repr(error))
-            self._tell(log, len(queue), fault)
+            self._call_back(log, len(queue), fault)
             raise error
 
-    def _hand_on(self, log: Log, successor: Log) -> None:
+    def _move_waiters(self, log: Log, successor: Log) -> None:
         """Move the waiters to the front of the queue of the log's successor."""
-        handed = self._waiting.pop(log)
+        moved = self._waiting.pop(log)
         queue = self._waiting.get(successor)
         if queue is None:
-            self._waiting[successor] = handed
+            self._waiting[successor] = moved
             self._begin(successor)
         else:
-            queue.extendleft(reversed(handed))
+            queue.extendleft(reversed(moved))
 
-    def _tell(self, log: Log, count: int, fault: KafkaError | None) -> None:
+    def _call_back(self, log: Log, count: int, fault: KafkaError | None) -> None:
         """Call the first ``count`` waiters; flush again for the others."""
         queue = self._waiting[log]
         try:

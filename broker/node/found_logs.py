@@ -46,7 +46,7 @@ def set_aside(logs: LogManager, strays: Mapping[TopicPartition, str]) -> None:
         run(logs.forgetting_gone())
 
 
-def tell_loss(loss: Loss) -> None:
+def log_loss(loss: Loss) -> None:
     """Log the bytes that recovery cut off."""
     logger.warning(
         "recovery cut off the end of a segment",

@@ -26,7 +26,7 @@ class Hosts:
         self._look_up = look_up
         self._known: dict[str, frozenset[str]] = {}
 
-    async def learn(self, config: BrokerConfig) -> None:
+    async def resolve(self, config: BrokerConfig) -> None:
         """Resolve the hosts of the key; raise `ConfigError` for an unknown host."""
         for host in config[MAX_CONNECTIONS_PER_IP_OVERRIDES]:
             try:
@@ -35,7 +35,7 @@ class Hosts:
             except OSError as error:
                 raise _unknown(host) from error
 
-    def learn_now(self, config: BrokerConfig) -> None:
+    def resolve_now(self, config: BrokerConfig) -> None:
         """Resolve the hosts on this thread, at a start, before clients are served.
 
         Raises `ConfigError` for an unknown host, after resolving the others.

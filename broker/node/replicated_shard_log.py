@@ -143,10 +143,10 @@ class ReplicatedShardLog:
                     raise
                 walk.lost.append(Lost(walk.offset, fault))
                 walk.go_on_at(segment_end)
-            self._tell(partition, walk.lost)
+            self._log_lost(partition, walk.lost)
             yield ()
 
-    def _tell(self, partition: int, lost: list[Lost]) -> None:
+    def _log_lost(self, partition: int, lost: list[Lost]) -> None:
         for offset, fault in lost:
             self.unreadable_batches += 1
             logger.error(

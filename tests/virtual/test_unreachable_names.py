@@ -98,9 +98,9 @@ def test_bounds_for_an_odd_name_are_refused(host: str) -> None:
     config = BrokerConfig.load(None, {"max.connections.per.ip.overrides": f"{host}:5"})
     hosts = Hosts(look_up_here)
     with pytest.raises(ConfigError, match=r"^max\.connections\.per\.ip\.overrides"):
-        hosts.learn_now(config)
+        hosts.resolve_now(config)
     with pytest.raises(ConfigError, match=r"^max\.connections\.per\.ip\.overrides"):
-        trio.run(hosts.learn, config)
+        trio.run(hosts.resolve, config)
 
 
 @pytest.mark.parametrize("host", ODD_HOSTS)

@@ -60,7 +60,7 @@ class Handlers:
         return None
 
     def in_force(self, config):
-        self._hosts.learn_now(config)
+        self._hosts.resolve_now(config)
         return config
 
     def observe(self, observers):

@@ -140,7 +140,7 @@ async def replace_configs(
     while not done:
         if kind == ConfigResourceType.BROKER:
             # Hosts are resolved before the change, since a resolver may be slow.
-            await _learn_hosts(_altered(await wanted(), name, broker), broker)
+            await _resolve_hosts(_altered(await wanted(), name, broker), broker)
         configs = await wanted()
         before = configs_to_alter(kind, name, broker)
         if kind == ConfigResourceType.TOPIC:
@@ -220,9 +220,9 @@ def _altered(configs: Mapping[str, str], name: str, broker: Broker) -> BrokerCon
     return altered
 
 
-async def _learn_hosts(config: BrokerConfig, broker: Broker) -> None:
+async def _resolve_hosts(config: BrokerConfig, broker: Broker) -> None:
     try:
-        await broker.hosts.learn(config)
+        await broker.hosts.resolve(config)
     except ConfigError as error:
         raise _invalid(error) from error
 
