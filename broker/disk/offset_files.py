@@ -27,7 +27,7 @@ class OffsetFiles:
         self._written: dict[tuple[str, str], int] = {}
         self._held: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
         # Partitions forgotten since the last written view, with the view at that time.
-        self._forgotten: dict[tuple[str, str], dict[TopicPartition, int]] = {}
+        self._removed: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         # Held during writes and syncs, so only threads may wait for it, except at a
         # start and a stop.
         self._writing = Lock()
@@ -55,23 +55,23 @@ class OffsetFiles:
         self,
         directory: str,
         name: str,
-        look: Callable[[], Mapping[TopicPartition, int]],
+        read: Callable[[], Mapping[TopicPartition, int]],
     ) -> None:
         """Write a few offsets in addition to a file's content; raise OSError.
 
-        ``look`` is called under the lock, so that the later of two calls does not
+        ``read`` is called under the lock, so that the later of two calls does not
         restore older offsets.
         """
         with self._writing:
             view = self.view()
             held = self._held.get((directory, name), {})
-            self._put(directory, name, {**held, **look()})
+            self._put(directory, name, {**held, **read()})
             self._written[directory, name] = view
 
-    def forget(
+    def remove(
         self,
         directory: str,
-        gone: Set[TopicPartition],
+        removed: Set[TopicPartition],
         still: Set[TopicPartition] | None = None,
     ) -> None:
         """Remove partitions from the files of a directory; raise OSError.
@@ -83,16 +83,16 @@ class OffsetFiles:
         """
         with self._writing:
             if still is not None:
-                gone = gone & still
+                removed = removed & still
             view = self.view()
             for file, offsets in list(self._held.items()):
                 if file[0] != directory:
                     continue
                 # An earlier view that is not yet written may contain them, too.
-                since = self._forgotten.setdefault(file, {})
-                since.update(dict.fromkeys(gone, view))
-                if not gone.isdisjoint(offsets):
-                    self._put(*file, _without(offsets, gone))
+                since = self._removed.setdefault(file, {})
+                since.update(dict.fromkeys(removed, view))
+                if not removed.isdisjoint(offsets):
+                    self._put(*file, _without(offsets, removed))
 
     def known(self, directory: str) -> set[TopicPartition]:
         """Return the partitions in the files of a directory."""
@@ -116,13 +116,13 @@ class OffsetFiles:
                 file = directory, name
                 since = self._forgotten_since(file, view)
                 self._put(directory, name, _without(offsets, since.keys()))
-                self._forgotten[file] = since
+                self._removed[file] = since
                 self._written[file] = view
 
     def _forgotten_since(
         self, file: tuple[str, str], view: int
     ) -> dict[TopicPartition, int]:
-        forgotten = self._forgotten.get(file, {})
+        forgotten = self._removed.get(file, {})
         return {key: at for key, at in forgotten.items() if at > view}
 
     def _put(
@@ -133,8 +133,8 @@ class OffsetFiles:
 
 
 def _without(
-    offsets: Mapping[TopicPartition, int], gone: Set[TopicPartition]
+    offsets: Mapping[TopicPartition, int], removed: Set[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    if not gone:
+    if not removed:
         return offsets
-    return {key: offset for key, offset in offsets.items() if key not in gone}
+    return {key: offset for key, offset in offsets.items() if key not in removed}

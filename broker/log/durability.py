@@ -151,7 +151,7 @@ class Durability:
         self._names += 1
         self._snapshots[snapshot] = self._names
 
-    def gone(self, old: Sequence[Segment]) -> None:
+    def note_removed(self, old: Sequence[Segment]) -> None:
         """Record that segments were removed, or replaced by a synced copy."""
         removed = set(map(id, old))
         self._unflushed = [

@@ -105,7 +105,7 @@ def _inspect(
         elif bounded and _is_out_of_time(head.timestamp, config, now_ms):
             faults.out_of_time(number, head.timestamp, config, now_ms)
         number += 1
-    faults.tell()
+    faults.raise_if_any()
     return newest
 
 
@@ -152,7 +152,7 @@ class _Faults:
             f"range. The timestamp should be within [{low}, {high}]",
         )
 
-    def tell(self) -> None:
+    def raise_if_any(self) -> None:
         """Raise `InvalidRecords` if any record was rejected."""
         if not self._records:
             return

@@ -98,7 +98,7 @@ def _drop_below(log: Log, offset: int) -> int:
     dropped = []
     while len(log.segments) > 1 and log.segments[1].base_offset <= offset:
         dropped.append(log.segments.drop_oldest())
-    log.durability.gone(dropped)
+    log.durability.note_removed(dropped)
     for segment in dropped:
         segment.doom(log.doomed)
     if dropped:
@@ -165,11 +165,11 @@ def _cut_nothing(log: Log) -> int:
 
 
 @operation
-def truncate_fully(log: Log, offset: int, now_ms: int, nobody: Producers) -> None:
+def truncate_fully(log: Log, offset: int, now_ms: int, empty: Producers) -> None:
     """Remove all records, producers and epochs; continue at ``offset``.
 
     If an old epoch remained, the leader would report a divergence again and again.
-    ``nobody`` is an empty state; afterwards it holds the former state.
+    ``empty`` is an empty state; afterwards it holds the former state.
     """
     try:
         # Removed first: while segments remain, they contain the same state.
@@ -180,7 +180,7 @@ def truncate_fully(log: Log, offset: int, now_ms: int, nobody: Producers) -> Non
         log.segments.restart(log.new_segment(offset, now_ms))
         log.log_start_offset = offset
         log.epochs.truncate_from_end(0)
-        _ends_at(log, offset, nobody)
+        _ends_at(log, offset, empty)
     except OSError as error:
         raise log.durability.failed(error) from error
 

@@ -306,7 +306,7 @@ class Broker:
             config_of=self._settings.log_config,
             now_ms=self.now_ms,
             report=log_loss,
-            on_gone=self._settings.discard,
+            on_topic_removed=self._settings.discard,
             flush_times=self.flush_times,
         )
         self.advertised = tuple(listeners)
@@ -527,7 +527,7 @@ class Broker:
         """Remove deleted logs from the checkpoints, before their names are reused."""
         # Errors of the device are reported by the log manager.
         with suppress(OSError):
-            await carried_out(self.logs.forgetting_gone(), self.blocking)
+            await carried_out(self.logs.checkpointing_deletions(), self.blocking)
 
     def settle_deletions_now(self) -> None:
         """Settle deletions on this thread, at a start."""

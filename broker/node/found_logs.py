@@ -43,7 +43,7 @@ def set_aside(logs: LogManager, strays: Mapping[TopicPartition, str]) -> None:
         )
     # After an error, for example a full disk, a later round repeats this.
     with suppress(OSError):
-        run(logs.forgetting_gone())
+        run(logs.checkpointing_deletions())
 
 
 def log_loss(loss: Loss) -> None:

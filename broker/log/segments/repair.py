@@ -67,7 +67,7 @@ def recover(
     Calls ``on_batch`` for each batch kept. Reads the whole segment, checks every CRC,
     and takes timestamps from the records.
     """
-    segment.forget()
+    segment.reset()
     next_offset, end = segment.base_offset, 0
     end_offset = min(end_offset, segment.base_offset + RELATIVE_MAX + 1)
     # After the first corrupt batch, no batch is trusted.

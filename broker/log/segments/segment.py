@@ -115,9 +115,9 @@ class Segment:
         self.aborted = TransactionIndex(storage, path(TRANSACTION_INDEX))
         # Timestamp of the first batch, from which segment.ms counts. None: unknown.
         self.first_timestamp: int | None = None
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Empty the indexes and the positions in memory."""
         self.offset_index.reset()
         self.time_index.reset()

@@ -285,7 +285,7 @@ class _Copy:
         if header in self._aborted and header.last_offset < self._offsets.end:
             return self._empty(header)
         try:
-            kept = yield from self._looked_through(header, batch)
+            kept = yield from self._scan(header, batch)
         except KafkaError:
             return header, batch
         if not kept.records:
@@ -299,7 +299,7 @@ class _Copy:
             return header, batch
         return (yield from self._built(header, batch, kept, sets_horizon))
 
-    def _looked_through(self, header: BatchHeader, batch: bytes) -> Steps[_Kept]:
+    def _scan(self, header: BatchHeader, batch: bytes) -> Steps[_Kept]:
         records = tombstones = number = 0
         max_timestamp = -LONG_MAX
         for record in records_in_steps(header, batch):

@@ -43,8 +43,8 @@ from broker.log.upkeep.offsets import (
     LOGS_PER_STEP,
     HighWatermark,
     gather,
-    looks_by_home,
     no_files,
+    readers_by_home,
 )
 from broker.log.upkeep.opening import Opening, check_each_only_once
 from broker.log.upkeep.periodic_task import CallsHere
@@ -78,7 +78,7 @@ class LogManager:
         config_of: Callable[[str], LogConfig],
         now_ms: Callable[[], int],
         report: Report = lambda loss: None,
-        on_gone: Callable[[str], None] = lambda topic: None,
+        on_topic_removed: Callable[[str], None] = lambda topic: None,
         flush_times: FlushTimes | None = None,
     ) -> None:
         self.logs: dict[TopicPartition, Log] = {}
@@ -94,7 +94,7 @@ class LogManager:
         self._flush_times = flush_times
         self._report = report
         # Called with a topic whose last log here is removed.
-        self._on_gone = on_gone
+        self._on_topic_removed = on_topic_removed
         # Copies that will replace logs in other directories.
         self.futures: dict[TopicPartition, Log] = {}
         # Replaced logs, which are still to be removed.
@@ -107,7 +107,7 @@ class LogManager:
         self._deletions = 0
         self._files = OffsetFiles(storage)
         # By directory, the partitions without a log that checkpoints may still contain.
-        self._gone: dict[str, set[TopicPartition]] = {}
+        self._deleted: dict[str, set[TopicPartition]] = {}
 
     # ---- start and stop ----
 
@@ -147,11 +147,11 @@ class LogManager:
                 run(self._keeping(cut_short, checkpoints.RECOVERY_POINTS))
         for opening in openings:
             known = self._files.known(opening.directory)
-            self._gone[opening.directory] = known - opening.kept()
+            self._deleted[opening.directory] = known - opening.kept()
         self._check_futures()
         # After an error, for example a full disk, a later round repeats this.
         with suppress(OSError):
-            run(self.forgetting_gone())
+            run(self.checkpointing_deletions())
 
     def _settle_exchanges(self, opening: Opening, openings: Sequence[Opening]) -> None:
         """Decide which log is the partition's if a marked log is found."""
@@ -272,7 +272,7 @@ class LogManager:
         fewest logs. Raises KAFKA_STORAGE_ERROR if no directory is online or, unless
         ``is_new``, if the log may be in an offline directory, as in Kafka. Raises
         ``OSError`` while a checkpoint may contain an earlier log of this name: see
-        `forgetting_gone`.
+        `checkpointing_deletions`.
         """
         log = self.logs.get(key)
         if log is None:
@@ -295,7 +295,7 @@ class LogManager:
     def _created(self, key: TopicPartition, home: str, name: str) -> Log:
         topic, _ = key
         with self._reporting(home):
-            if key in self._gone.get(home, ()):
+            if key in self._deleted.get(home, ()):
                 raise OSError(errno.EAGAIN, f"checkpoints describe another {key}")
             return open_log(
                 join(home, name),
@@ -341,7 +341,7 @@ class LogManager:
                 self._deletions += 1
                 doomed = join(home, doomed_name(key, self._deletions))
             self.storage.rename(path, doomed)
-        self._gone.setdefault(home, set()).add(key)
+        self._deleted.setdefault(home, set()).add(key)
         self.doomed.add(doomed, self.now_ms(), delay_ms)
 
     def syncing_names(self) -> Steps[None]:
@@ -349,20 +349,20 @@ class LogManager:
         for directory in tuple(self.log_dirs.online):
             with self._reporting(directory):
                 yield partial(self.storage.sync_directory, directory)
-        yield from self.forgetting_gone()
+        yield from self.checkpointing_deletions()
 
-    def forgetting_gone(self) -> Steps[None]:
+    def checkpointing_deletions(self) -> Steps[None]:
         """Remove deleted logs from the checkpoints; raise OSError.
 
         Until then no log is created under these names.
         """
         for directory in tuple(self.log_dirs.online):
-            gone = frozenset(self._gone.get(directory, ()))
-            if gone:
-                still = self._gone[directory]
+            deleted = frozenset(self._deleted.get(directory, ()))
+            if deleted:
+                still = self._deleted[directory]
                 with self._reporting(directory):
-                    yield partial(self._files.forget, directory, gone, still)
-                still -= gone
+                    yield partial(self._files.remove, directory, deleted, still)
+                still -= deleted
 
     def close_directory(self, directory: str) -> list[TopicPartition]:
         """Close the logs of an offline directory; return their partitions."""
@@ -386,7 +386,7 @@ class LogManager:
         """
         self.remove_future(key)
         log = self._take(key)
-        self._gone.setdefault(log.home, set()).add(key)
+        self._deleted.setdefault(log.home, set()).add(key)
         self._topic_ids.pop(key, None)
         home = log.home
         kept_as = join(home, stray_name(key, self.storage.names(home)))
@@ -431,7 +431,7 @@ class LogManager:
                 refused = error
         if refused is not None:
             raise refused
-        yield from self.forgetting_gone()
+        yield from self.checkpointing_deletions()
 
     def keeping_starts(self, keys: Iterable[TopicPartition]) -> dict[str, BlockingCall]:
         """Return the calls, by directory, that checkpoint the start of these logs.
@@ -441,8 +441,8 @@ class LogManager:
         """
         logs = {key: self.logs[key] for key in keys}
         add, name = self._files.add, checkpoints.LOG_START_OFFSETS
-        looks = looks_by_home(logs, _OFFSET_OF[name])
-        return {home: partial(add, home, name, look) for home, look in looks.items()}
+        readers = readers_by_home(logs, _OFFSET_OF[name])
+        return {home: partial(add, home, name, read) for home, read in readers.items()}
 
     def lowering(self, ends: Mapping[TopicPartition, int]) -> Steps[None]:
         """Lower recovery points and cleaner offsets before logs are truncated to ends.
@@ -469,10 +469,10 @@ class LogManager:
         yield from self._keeping(uncleaned, checkpoints.CLEANER_OFFSETS)
 
     def _keeping(self, logs: Mapping[TopicPartition, Log], name: str) -> Steps[None]:
-        looks = looks_by_home(logs, _OFFSET_OF[name])
-        for home, look in looks.items():
+        readers = readers_by_home(logs, _OFFSET_OF[name])
+        for home, read in readers.items():
             with self._reporting(home):
-                yield partial(self._files.add, home, name, look)
+                yield partial(self._files.add, home, name, read)
 
     # ---- moves to another directory ----
 
@@ -527,8 +527,8 @@ class LogManager:
         Raises ``OSError``.
         """
         log, future = self.logs[key], self.futures[key]
-        # A later `forgetting_gone` could otherwise remove these offsets.
-        yield from self.forgetting_gone()
+        # A later `checkpointing_deletions` could otherwise remove these offsets.
+        yield from self.checkpointing_deletions()
         for name in _OFFSET_OF:
             yield from self._keeping({key: future}, name)
         with self._reporting(log.home):
@@ -628,7 +628,7 @@ class LogManager:
         self._indexes[topic].remove(index)
         if not self._indexes[topic]:
             del self._indexes[topic]
-            self._on_gone(topic)
+            self._on_topic_removed(topic)
         self._in_directory[log.home] -= 1
         return log
 

@@ -72,7 +72,7 @@ def _note(
         files[checkpoints.CLEANER_OFFSETS][key] = log.cleaner_offset
 
 
-def looks_by_home(
+def readers_by_home(
     logs: Mapping[TopicPartition, Log], offset_of: Callable[[Log], int]
 ) -> dict[str, Callable[[], dict[TopicPartition, int]]]:
     """Return, by directory, functions that read an offset of its logs when called."""
@@ -80,11 +80,11 @@ def looks_by_home(
     for key, log in logs.items():
         by_home.setdefault(log.home, {})[key] = log
     return {
-        home: partial(_look, each, offset_of) for home, each in sorted(by_home.items())
+        home: partial(_read, each, offset_of) for home, each in sorted(by_home.items())
     }
 
 
-def _look(
+def _read(
     logs: Mapping[TopicPartition, Log], offset_of: Callable[[Log], int]
 ) -> dict[TopicPartition, int]:
     """Return the offsets of open logs; a closed log's name may have been reused."""

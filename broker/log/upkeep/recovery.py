@@ -105,10 +105,10 @@ def open_log(
         report=report,
     )
     try:
-        return opened(changed=changed, look_at_all=False)
+        return opened(changed=changed, reads_all=False)
     except KafkaError:
         # A trusted segment is damaged: check all segments.
-        return opened(changed=True, look_at_all=True)
+        return opened(changed=True, reads_all=True)
 
 
 def _open(
@@ -121,7 +121,7 @@ def _open(
     doomed: PendingRemovals,
     report: Report,
     changed: bool,
-    look_at_all: bool,
+    reads_all: bool,
 ) -> Log:
     segment = partial(Segment, storage, directory, config=config, created_ms=now_ms)
     names = frozenset(storage.names(directory))
@@ -136,7 +136,7 @@ def _open(
         may_have_gaps=(
             has_gaps or noted.cleaner_offset > 0 or config.cleanup_policy != {"delete"}
         ),
-        look_at_all=look_at_all,
+        reads_all=reads_all,
         report=report,
         doomed=doomed,
     )
@@ -197,7 +197,7 @@ class _Opening:
         noted: _Noted,
         *,
         may_have_gaps: bool,
-        look_at_all: bool,
+        reads_all: bool,
         report: Report,
         doomed: PendingRemovals,
     ) -> None:
@@ -205,7 +205,7 @@ class _Opening:
         self._doomed = doomed
         self._storage = storage
         self._segments = segments
-        self._look_at_all = look_at_all
+        self._reads_all = reads_all
         self._may_have_gaps = may_have_gaps
         self._epochs = epochs
         self._noted = noted
@@ -224,11 +224,11 @@ class _Opening:
         segment loses only its own batches after the damage.
         """
         segments = self._segments
-        self._forget_epochs()
+        self._drop_epochs()
         log_end_offset = 0
         for number, segment in enumerate(segments):
             is_last = number == len(segments) - 1
-            unseen = self._believed(number) and not self._look_at_all
+            unseen = self._believed(number) and not self._reads_all
             if unseen and not is_last and self._take_indexes(number):
                 segment.release_indexes()
                 continue
@@ -250,12 +250,12 @@ class _Opening:
             log_end_offset = next_offset
         return log_end_offset
 
-    def _forget_epochs(self) -> None:
+    def _drop_epochs(self) -> None:
         """Drop the epochs of batches that are read, which assign them again.
 
         The log may have been truncated and rewritten since the file was written.
         """
-        if self._look_at_all:
+        if self._reads_all:
             self._epochs.truncate_from_end(0)
         elif not self._noted.clean:
             number = 0

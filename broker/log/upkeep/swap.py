@@ -72,7 +72,7 @@ class Swap:
         self._rename(".log", CLEANED, SWAP)
         self._done = True
         log.segments.replace(first, first + len(self._group) - 1, copy)
-        log.durability.gone(self._group)
+        log.durability.note_removed(self._group)
         try:
             self._finish()
         except OSError as error:

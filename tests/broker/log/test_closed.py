@@ -47,7 +47,7 @@ ARGUMENTS = {
     "begun": None,
     "snapshot": None,
     "producers": Producers(),
-    "nobody": Producers(),
+    "empty": Producers(),
 }
 
 

@@ -166,7 +166,7 @@ def test_a_deleted_log_is_gone():
     assert made.topic_id(A) is None
     with pytest.raises(BlockingIOError, match="checkpoints"):
         made.open_log(A, None)
-    run(made.forgetting_gone())
+    run(made.checkpointing_deletions())
     assert made.open_log(A, None).log_end_offset == 0
 
 

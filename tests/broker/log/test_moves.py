@@ -160,7 +160,7 @@ def test_a_log_moves_with_all_that_it_holds():
         before.check_open()
     fill(disks.log, 5)
     disks.log.check()
-    run(disks.manager.forgetting_gone())
+    run(disks.manager.checkpointing_deletions())
     run(rounds.removal(disks.manager, disks.failures))
     assert not disks.failures
     again = disks.again(disks.storage.after_kill())
@@ -203,7 +203,7 @@ def test_a_move_is_cancelled():
     assert [name.rpartition("-")[2] for name in disks.names(TWO)] == ["delete"]
     assert disks.log.home == ONE
     fill(disks.log, 1)
-    run(disks.manager.forgetting_gone())
+    run(disks.manager.checkpointing_deletions())
     disks.begin(TWO, 2)
     disks.finish()
     assert disks.log.home == TWO

@@ -32,7 +32,7 @@ def test_forgotten_offsets_stay_forgotten_despite_pending_writes() -> None:
     storage, files = made()
     files.writing(HOME, {NAME: {A: 1, B: 1}}, files.view())()
     late = files.writing(HOME, {NAME: {A: 3, B: 2}}, files.view())
-    files.forget(HOME, {A})
+    files.remove(HOME, {A})
     assert checkpoints.read_offsets(storage, HOME, NAME) == {B: 1}
     late()
     assert checkpoints.read_offsets(storage, HOME, NAME) == {B: 2}
@@ -40,17 +40,17 @@ def test_forgotten_offsets_stay_forgotten_despite_pending_writes() -> None:
     assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 0, B: 2}
     again = OffsetFiles(storage)
     again.read(HOME, NAME)
-    again.forget(HOME, {B})
-    again.forget("/other", {A})
+    again.remove(HOME, {B})
+    again.remove("/other", {A})
     assert checkpoints.read_offsets(storage, HOME, NAME) == {A: 0}
 
 
 def test_a_topic_that_comes_again_writes_each_file_once() -> None:
     storage, files = made()
-    gone = {TopicPartition("a", n): n for n in range(50)}
-    files.writing(HOME, {NAME: {**gone, B: 1}}, files.view())()
+    removed = {TopicPartition("a", n): n for n in range(50)}
+    files.writing(HOME, {NAME: {**removed, B: 1}}, files.view())()
     calls = storage.faults.calls
-    files.forget(HOME, gone.keys())
+    files.remove(HOME, removed.keys())
     assert storage.faults.calls - calls < 10
     assert checkpoints.read_offsets(storage, HOME, NAME) == {B: 1}
 

@@ -116,7 +116,7 @@ def test_a_log_that_is_deleted_between_two_steps_harms_no_namesake(
         round_ = work(manager, failures)
         more = advance(round_, at)
         manager.delete_log(A)
-        run(manager.forgetting_gone())
+        run(manager.checkpointing_deletions())
         again = manager.open_log(A, None)
         sent = batch([b"new"], keys=[b"k0"], timestamps=[now[0]])
         again.append(sent, 0, now[0])
@@ -190,7 +190,7 @@ def test_a_name_that_is_still_waiting_is_not_taken_again():
     again = open_logs({}, storage=manager.storage.after_kill())
     for _ in range(2):
         again.delete_log(A)
-        run(again.forgetting_gone())
+        run(again.checkpointing_deletions())
         again.open_log(A, None)
     names = [name for name in again.storage.names(HOME) if name.endswith("-delete")]
     assert names == [f"a-0.{number:032x}-delete" for number in (1, 2, 3)]
@@ -317,7 +317,7 @@ def test_the_start_of_a_deleted_log_is_not_that_of_the_next_of_its_name():
     trimming.delete_records_before(manager.logs[A], 3)
     (late,) = manager.keeping_starts([A]).values()
     manager.delete_log(A)
-    run(manager.forgetting_gone())
+    run(manager.checkpointing_deletions())
     manager.open_log(A, None)
     late()
     assert read_offsets(manager.storage, HOME, LOG_START_OFFSETS) == {}
