@@ -98,13 +98,13 @@ class ConnectionQuotas:
         """Apply other bounds; connections are closed only to meet ``total``."""
         self._limits = limits
         self._slots.unpark_all()
-        self._tell_excess()
+        self._report_excess()
 
     def on_excess(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever the number of connections exceeds ``total``."""
         self._on_excess.append(listener)
 
-    def _tell_excess(self) -> None:
+    def _report_excess(self) -> None:
         if self._total > self._limits.total:
             for listener in self._on_excess:
                 listener()
@@ -164,7 +164,7 @@ class ConnectionQuotas:
         self._by_address[address] += 1
         self._by_listener[listener] += 1
         self._total += 1
-        self._tell_excess()
+        self._report_excess()
 
     def close(self, listener: str, address: str) -> None:
         """Remove a connection from the counts."""

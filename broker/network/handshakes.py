@@ -210,7 +210,7 @@ class Handshakes:
                 try:
                     await self._in_time(half)
                     connection.principal = self._tls.principal(connection)
-                    self._forget(half)
+                    self._unwatch(half)
                     half.finish()
                     # Computing is no checkpoint, and processors may have ended
                     # meanwhile.
@@ -226,7 +226,7 @@ class Handshakes:
             if half.is_evicted:
                 self._failed(half, "too many handshakes at once")
         finally:
-            self._forget(half)
+            self._unwatch(half)
             if not dealt:
                 connection.close()
                 self._quotas.close(self._listener, half.host)
@@ -257,7 +257,7 @@ class Handshakes:
             return False
         return True
 
-    def _forget(self, half: _HalfOpen) -> None:
+    def _unwatch(self, half: _HalfOpen) -> None:
         """Stop watching the connection."""
         fileno = half.connection.fileno()
         if self._half_open.get(fileno) is half:

@@ -56,7 +56,7 @@ class TlsConnection:
         self._without_content = 0
         self.is_established = False
         # Called if the end of the stream was received together with returned content.
-        self.on_end: Callable[[], None] = _nobody
+        self.on_end: Callable[[], None] = _do_nothing
 
     def __repr__(self) -> str:
         return f"<TLS over {self.raw!r}>"
@@ -295,5 +295,5 @@ def _joined(pieces: Sequence[Bytes]) -> Bytes:
     return b"".join(pieces[:count])
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     """Do nothing: no selector has the connection."""
