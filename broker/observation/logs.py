@@ -51,7 +51,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, and a traceback below it if there is one."""
         words = [_time(record), record.levelname, record.getMessage()]
-        words += [f"{name}={_word(value)}" for name, value in _named(record).items()]
+        words += [f"{name}={_quoted(value)}" for name, value in _named(record).items()]
         line = " ".join(words)
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
@@ -85,10 +85,10 @@ def _time(record: logging.LogRecord) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _word(value: object) -> str:
+def _quoted(value: object) -> str:
     """Return a value as one word, quoted if needed, since peers may choose values.
 
-    >>> _word("plain"), _word('two words'), _word("a" + chr(10) + "forged line")
+    >>> _quoted("plain"), _quoted('two words'), _quoted("a" + chr(10) + "forged line")
     ('plain', '"two words"', '"a\\\\nforged line"')
     """
     text = str(value)

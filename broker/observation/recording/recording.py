@@ -219,29 +219,29 @@ def open_recorder(path: Path) -> Recorder:
     path.parent.mkdir(parents=True, exist_ok=True)
     return Recorder(
         path.open("wb"),
-        _beside(path, SAMPLES_SUFFIX).open("wb"),
-        _beside(path, NAMES_SUFFIX).open("w", encoding="utf-8"),
-        _beside(path, LAWS_SUFFIX).open("w", encoding="utf-8"),
-        _beside(path, ACCOUNTS_SUFFIX).open("w", encoding="utf-8"),
+        _with_suffix(path, SAMPLES_SUFFIX).open("wb"),
+        _with_suffix(path, NAMES_SUFFIX).open("w", encoding="utf-8"),
+        _with_suffix(path, LAWS_SUFFIX).open("w", encoding="utf-8"),
+        _with_suffix(path, ACCOUNTS_SUFFIX).open("w", encoding="utf-8"),
     )
 
 
 def read_names(path: Path) -> list[str]:
     """Return the names of a recording by their numbers."""
-    lines = _beside(path, NAMES_SUFFIX).read_text(encoding="utf-8").splitlines()
+    lines = _with_suffix(path, NAMES_SUFFIX).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
 def read_violations(path: Path) -> dict[str, int] | None:
     """Return the number of violations per law; None if the broker was not stopped."""
-    text = _beside(path, LAWS_SUFFIX).read_text(encoding="utf-8")
+    text = _with_suffix(path, LAWS_SUFFIX).read_text(encoding="utf-8")
     counts: dict[str, int] | None = json.loads(text) if text else None
     return counts
 
 
 def read_accounts(path: Path) -> dict[str, int]:
     """Return the CPU used and billed; empty if the broker was not stopped."""
-    text = _beside(path, ACCOUNTS_SUFFIX).read_text(encoding="utf-8")
+    text = _with_suffix(path, ACCOUNTS_SUFFIX).read_text(encoding="utf-8")
     totals: dict[str, int] = json.loads(text) if text else {}
     return totals
 
@@ -257,7 +257,7 @@ def read_requests(path: Path) -> Iterator[RequestRow]:
 def read_samples(path: Path) -> Iterator[SampleRow]:
     """Iterate over the samples of a recording, in order of time."""
     names = read_names(path)
-    for t_ns, plane, *rest in _rows(_beside(path, SAMPLES_SUFFIX), _SAMPLE):
+    for t_ns, plane, *rest in _rows(_with_suffix(path, SAMPLES_SUFFIX), _SAMPLE):
         yield SampleRow(t_ns, names[plane], *rest)
 
 
@@ -267,5 +267,5 @@ def _rows(path: Path, row: struct.Struct) -> Iterator[tuple[int, ...]]:
     return row.iter_unpack(memoryview(data)[:whole])
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
