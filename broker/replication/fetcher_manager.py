@@ -140,9 +140,9 @@ class ReplicaFetcherManager:
         self.stop(partition.key)
         if partition.leader >= 0:
             name = self._name(partition.key, partition.leader)
-            self._hand(partition.key, name).follow(partition)
+            self._assign(partition.key, name).follow(partition)
 
-    def _hand(self, key: TopicPartition, name: FetcherId) -> ReplicaFetcher:
+    def _assign(self, key: TopicPartition, name: FetcherId) -> ReplicaFetcher:
         """Assign a partition to a fetcher; create the fetcher if needed."""
         if name not in self._running:
             fetcher = ReplicaFetcher(
@@ -185,7 +185,7 @@ class ReplicaFetcherManager:
                 # None if the partition's directory has failed.
                 if each is not None:
                     self.stop(key)
-                    self._hand(key, name).take_over(each)
+                    self._assign(key, name).take_over(each)
             if not number % _PARTITIONS_AT_ONCE:
                 yield
 
@@ -330,18 +330,18 @@ class _Task:
         await self._cut_all()
         # Records appended by another fetcher may have to be flushed first.
         await self._flush_all()
-        asked = await self._in_steps(fetcher.request())
-        if asked is None:
+        sent = await self._in_steps(fetcher.request())
+        if sent is None:
             return False
         try:
-            is_large = len(asked.offsets) > PARTITIONS_PER_STEP
-            answer = await self._call(asked.request, is_large=is_large)
+            is_large = len(sent.offsets) > PARTITIONS_PER_STEP
+            answer = await self._call(sent.request, is_large=is_large)
         except KafkaError:
-            await self._in_steps(fetcher.failed(asked))
+            await self._in_steps(fetcher.failed(sent))
             return False
         finally:
             fetcher.note_request()
-        await self._in_steps(fetcher.take(asked, answer))
+        await self._in_steps(fetcher.take(sent, answer))
         await self._flush_all()
         # In memory, a leader may respond without a wait.
         await trio.lowlevel.checkpoint()

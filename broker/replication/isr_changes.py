@@ -111,11 +111,11 @@ class IsrProposals:
                 each.withdraw_proposal()
         return proposals
 
-    def put_back(self, asked: Iterable[Proposal]) -> bool:
+    def put_back(self, batch: Iterable[Proposal]) -> bool:
         """Requeue undecided proposals after the others; return whether any remain."""
         undecided = [
             each.partition
-            for each in asked
+            for each in batch
             if self._waiting.get(each.partition.key) is each.partition
         ]
         for partition in undecided:
@@ -128,11 +128,11 @@ class IsrProposals:
         return len(self._waiting)
 
     def request(
-        self, asked: Iterable[Proposal], broker_id: int, broker_epoch: int
+        self, batch: Iterable[Proposal], broker_id: int, broker_epoch: int
     ) -> AlterPartitionRequest:
         """Return an AlterPartition (v2) with these proposals."""
         topics: dict[UUID | None, list[RequestPartitionData]] = {}
-        for partition, leader_epoch, isr in asked:
+        for partition, leader_epoch, isr in batch:
             proposed = RequestPartitionData(
                 partition_index=partition.key.partition,
                 leader_epoch=leader_epoch,
@@ -150,7 +150,7 @@ class IsrProposals:
             ),
         )
 
-    def take(self, asked: Iterable[Proposal], answer: AlterPartitionResponse) -> None:
+    def take(self, batch: Iterable[Proposal], answer: AlterPartitionResponse) -> None:
         """Apply the controller's decisions.
 
         Undecided proposals, and later proposals in a new leader epoch, stay open.
@@ -159,7 +159,7 @@ class IsrProposals:
             return
         by_id = {
             (each.partition.topic_id, each.partition.key.partition): each
-            for each in asked
+            for each in batch
         }
         for topic in answer.topics:
             for decided in topic.partitions:
@@ -213,12 +213,12 @@ class IsrExpiration:
             self._round = self.led()
         piece = list(islice(self._round, PIECE))
         for partition in piece:
-            self._look_at(partition)
+            self._propose_shrinking(partition)
         if len(piece) < PIECE:
             self._round = None
             self._next_ns = now_ns + max(self.lag_ns() // 2, _REST_NS)
 
-    def _look_at(self, partition: Partition) -> None:
+    def _propose_shrinking(self, partition: Partition) -> None:
         if len(partition.isr) > 1 and partition.propose_shrinking():
             self.submit(partition)
 
@@ -238,26 +238,26 @@ async def bring(
     backoff = Backoff(RETRY_S, RETRY_MAX_S, rng)
     failures = 0
     while True:
-        asked = proposals.open()
-        if not asked and proposals.waiting:
+        batch = proposals.open()
+        if not batch and proposals.waiting:
             await trio.lowlevel.checkpoint()
             continue
-        if not asked:
+        if not batch:
             await proposals.submitted.wait()
             continue
         address = controller()
         failures += 1
         if address is not None:
             with billed:
-                request = proposals.request(asked, *identity())
+                request = proposals.request(batch, *identity())
             where = Address(*address, purpose="controller")
             # The controller may have stopped or moved meanwhile.
             with suppress(KafkaError):
                 answer = await client.call(where, request)
                 failures = 0
                 with billed:
-                    proposals.take(asked, answer)
-        undecided = proposals.put_back(asked)
-        go_on = len(asked) == BATCH and not failures and not undecided
+                    proposals.take(batch, answer)
+        undecided = proposals.put_back(batch)
+        go_on = len(batch) == BATCH and not failures and not undecided
         if not go_on and proposals.open():
             await trio.sleep(backoff.after(max(failures, 1)))

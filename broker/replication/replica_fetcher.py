@@ -116,7 +116,7 @@ class Following:
             and partition.leader_epoch == self.leader_epoch
         )
 
-    def may_be_asked(self, now_ns: int) -> bool:
+    def may_be_fetched(self, now_ns: int) -> bool:
         """Return whether the next Fetch may contain this partition."""
         return (
             self.not_before_ns <= now_ns
@@ -127,7 +127,7 @@ class Following:
         )
 
 
-class Asked(NamedTuple):
+class SentFetch(NamedTuple):
     """A Fetch: its request, and the requested offset of each partition."""
 
     request: FetchRequest
@@ -191,7 +191,7 @@ class ReplicaFetcher:
             if not number % PARTITIONS_PER_STEP:
                 yield None
 
-    def request(self) -> InSteps[Asked | None]:
+    def request(self) -> InSteps[SentFetch | None]:
         """Return a Fetch of all partitions that may be fetched now.
 
         None if none may.
@@ -204,16 +204,16 @@ class ReplicaFetcher:
         for each in self._pass():
             if each is None:
                 yield
-            elif each.may_be_asked(now_ns):
+            elif each.may_be_fetched(now_ns):
                 key = each.partition.key
                 if self.quota.holds_back(key, in_sync=each.lag == 0):
                     over_quota.append(each)
                     continue
-                wanted = _wanted(each, max_bytes)
-                due[key] = each, wanted.fetch_offset
-                topics.setdefault(key.topic, []).append(wanted)
+                row = _fetch_row(each, max_bytes)
+                due[key] = each, row.fetch_offset
+                topics.setdefault(key.topic, []).append(row)
         if due:
-            return Asked(self._request(topics), due)
+            return SentFetch(self._request(topics), due)
         yield from self.leave_all_alone(over_quota)
         return None
 
@@ -297,8 +297,8 @@ class ReplicaFetcher:
             min_bytes=config[REPLICA_FETCH_MIN_BYTES],
             max_bytes=config[REPLICA_FETCH_RESPONSE_MAX_BYTES],
             topics=tuple(
-                FetchTopic(topic=topic, partitions=tuple(wanted))
-                for topic, wanted in topics.items()
+                FetchTopic(topic=topic, partitions=tuple(rows))
+                for topic, rows in topics.items()
             ),
         )
 
@@ -309,20 +309,20 @@ class ReplicaFetcher:
         self.requests += 1
         self.rate.mark(self.now_ns())
 
-    def failed(self, asked: Asked) -> InSteps[None]:
+    def failed(self, sent: SentFetch) -> InSteps[None]:
         """Pause all partitions of a request that got no response."""
-        yield from self.leave_all_alone([each for each, _ in asked.offsets.values()])
+        yield from self.leave_all_alone([each for each, _ in sent.offsets.values()])
 
-    def take(self, asked: Asked, answer: FetchResponse) -> InSteps[None]:
+    def take(self, sent: SentFetch, answer: FetchResponse) -> InSteps[None]:
         """Handle a response; each partition with records is a separate step."""
         if answer.error_code is not ErrorCode.none:
-            yield from self.failed(asked)
+            yield from self.failed(sent)
             return
         without_records = 0
         for topic in answer.responses:
             for found in topic.partitions:
                 key = TopicPartition(topic.topic, found.partition_index)
-                known = asked.offsets.get(key)
+                known = sent.offsets.get(key)
                 if known is not None:
                     self._take_one(*known, found)
                 without_records += 1
@@ -443,7 +443,7 @@ class ReplicaFetcher:
         each.not_before_ns = self.now_ns() + pause_ms * _NS_PER_MS
 
 
-def _wanted(each: Following, max_bytes: int) -> FetchPartition:
+def _fetch_row(each: Following, max_bytes: int) -> FetchPartition:
     """Return the row of a partition in a Fetch."""
     log = each.partition.log
     return FetchPartition(

@@ -22,7 +22,7 @@ from broker.log import flushing
 from broker.log.steps import run
 from broker.log.upkeep import mending
 from broker.protocol.errors import ErrorCode, KafkaError
-from broker.replication.replica_fetcher import Asked, Following
+from broker.replication.replica_fetcher import Following, SentFetch
 from tests.broker.log.witness import NOW_MS
 from tests.broker.replication.replica import Replica, T
 
@@ -137,10 +137,10 @@ class ThreeReplicas(RuleBasedStateMachine):
             with unless_full(replica):
                 replica.fetcher.realign(each, log.log_start_offset, log.log_end_offset)
 
-    def _take(self, replica: Replica, asked: Asked, answer: Any) -> None:
+    def _take(self, replica: Replica, sent: SentFetch, answer: Any) -> None:
         topic = SimpleNamespace(topic="t", partitions=[answer])
         whole: Any = SimpleNamespace(error_code=ErrorCode.none, responses=[topic])
-        run(replica.fetcher.take(asked, whole))
+        run(replica.fetcher.take(sent, whole))
 
     def _answer(
         self,
