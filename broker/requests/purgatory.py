@@ -139,7 +139,7 @@ class DelayedOperation:
         if self.completed:
             return False
         self.completed = True
-        self._purgatory.forget(self)
+        self._purgatory.remove(self)
         self._rouse()
         return True
 
@@ -287,7 +287,7 @@ class Purgatory:
         self.expired_total += expired
         return expired
 
-    def forget(self, operation: DelayedOperation) -> None:
+    def remove(self, operation: DelayedOperation) -> None:
         """Remove a completed operation from the timer."""
         self.size -= 1
         del self._buckets[operation.tick][operation]
