@@ -217,7 +217,7 @@ class Markers:
         ending = row.ending
         if not self._is_current(ending):
             return
-        gone: list[TopicPartition] = []
+        missing: list[TopicPartition] = []
         unknown: list[TopicPartition] = []
         by_leader: dict[int, list[TopicPartition]] = {}
         for key in row.partitions:
@@ -227,15 +227,15 @@ class Markers:
             elif self.exists(key):
                 unknown.append(key)
             else:
-                gone.append(key)
+                missing.append(key)
         self.unknown_destinations = len(unknown)
         if unknown:
             self._rest(MarkerRow(ending, unknown), ending)
         for leader, keys in by_leader.items():
             assert self.send is not None, "markers are routed before they can be sent"
             self.send(leader, MarkerRow(ending, keys))
-        if gone:
-            self._mark(ending, gone)
+        if missing:
+            self._mark(ending, missing)
 
     def _take(self, row: MarkerRow, errors: Mapping[TopicPartition, ErrorCode]) -> None:
         """Process the results of a row."""

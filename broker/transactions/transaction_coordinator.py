@@ -101,7 +101,7 @@ class TransactionCoordinator:
         self._shards = Shards[Transaction](config.partitions, log, clock)
         self._chores = Timers[_Task](on_earlier_deadline)
         # Ids that a chore has yet to examine.
-        self._to_look_at: deque[tuple[_Task, Iterator[Transaction]]] = deque()
+        self._rounds: deque[tuple[_Task, Iterator[Transaction]]] = deque()
         self.markers = Markers(
             clock,
             is_current=self._is_current,
@@ -147,12 +147,12 @@ class TransactionCoordinator:
 
         An unfinished chore is always due.
         """
-        return 0 if self._to_look_at else self._chores.next_ns()
+        return 0 if self._rounds else self._chores.next_ns()
 
     def work(self) -> bool:
         """Do one step of due work; return whether any was due."""
-        if self._to_look_at:
-            self._look_at_some()
+        if self._rounds:
+            self._continue_round()
             return True
         task = self._chores.pop_due(self._clock().ns)
         if task is None:
@@ -160,7 +160,7 @@ class TransactionCoordinator:
         shard = self._shards.by_partition.get(task.partition)
         if shard is not None and not shard.loading:
             ids = iter(tuple(shard.by_id.values()))
-            self._to_look_at.append((task, ids))
+            self._rounds.append((task, ids))
         return True
 
     def _schedule(self, task: _Task) -> None:
@@ -175,18 +175,18 @@ class TransactionCoordinator:
         )
         self._chores.schedule(task, self._clock().ns + interval_ms * NS_PER_MS)
 
-    def _look_at_some(self) -> None:
-        task, ids = self._to_look_at[0]
+    def _continue_round(self) -> None:
+        task, ids = self._rounds[0]
         now = self._clock()
         aborts = task.chore is _Chore.ABORT
-        look_at = self._abort_if_late if aborts else self._expire_if_old
+        handle = self._abort_if_late if aborts else self._expire_if_old
         for _ in range(IDS_PER_STEP):
             transaction = next(ids, None)
             if transaction is None:
-                self._to_look_at.popleft()
+                self._rounds.popleft()
                 return
             if self._shards.has(transaction.name, transaction):
-                look_at(transaction, now)
+                handle(transaction, now)
                 if not aborts or transaction.state is TransactionState.ONGOING:
                     self._schedule(task)
 
