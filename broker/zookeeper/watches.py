@@ -33,7 +33,7 @@ class Watches:
         elif code == OK:
             self._data.add(request.path)
 
-    def gone_off(self, event: WatchEvent) -> None:
+    def triggered(self, event: WatchEvent) -> None:
         """Remove the watches that an event has triggered."""
         if event.kind is not EventKind.CHILDREN_CHANGED:
             self._data.discard(event.path)

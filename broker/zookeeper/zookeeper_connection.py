@@ -112,7 +112,7 @@ class Connection:
         """Transfer messages until the connection ends; `why` is then the reason."""
         async with trio.open_nursery() as nursery:
             self._scope = nursery.cancel_scope
-            self._heard()
+            self._restart_timeout()
             nursery.start_soon(self._write_all)
             nursery.start_soon(self._read_all)
             nursery.start_soon(self._ping)
@@ -162,7 +162,7 @@ class Connection:
             if not chunk:
                 raise trio.BrokenResourceError("the server closed the connection")
             self._frames.receive(chunk)
-            self._heard()
+            self._restart_timeout()
         return frame
 
     def _take(self, frame: bytes) -> None:
@@ -170,7 +170,7 @@ class Connection:
         xid, zxid, code = reader.read_int(), reader.read_long(), reader.read_int()
         if xid == EVENT_XID:
             event = read_event(reader)
-            self._watches.gone_off(event)
+            self._watches.triggered(event)
             self._on_event(event)
         elif xid != PING_XID:
             self._answer(xid, zxid, code, reader)
@@ -186,7 +186,7 @@ class Connection:
         self._watches.answered(call.request, code)
         call.done.set()
 
-    def _heard(self) -> None:
+    def _restart_timeout(self) -> None:
         self._scope.deadline = trio.current_time() + self._silence_s
 
     def _end(self, error: Exception) -> None:

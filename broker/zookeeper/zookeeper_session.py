@@ -87,7 +87,7 @@ class ZooKeeperSession:
         self._over = False
         self._scope = trio.CancelScope()
         self._task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-        self._told, self.events = trio.open_memory_channel[Event](math.inf)
+        self._event_sender, self.events = trio.open_memory_channel[Event](math.inf)
         # The reason why no connection exists, or why the last one ended.
         self.why = "not connected yet"
 
@@ -103,42 +103,42 @@ class ZooKeeperSession:
     ) -> str:
         """Create a znode; return its path."""
         op = Create(self._where.outside(path), data, ephemeral, sequential)
-        return self._where.inside(await self._ask(path, zookeeper_messages.create(op)))
+        return self._where.inside(await self._call(path, zookeeper_messages.create(op)))
 
     async def get(self, path: str, *, watch: bool = False) -> Znode:
         """Return a znode's data and stat."""
         request = zookeeper_messages.get(self._where.outside(path), watch=watch)
-        return await self._ask(path, request)
+        return await self._call(path, request)
 
     async def set(self, path: str, data: bytes, *, version: int = -1) -> Stat:
         """Replace a znode's data."""
         op = SetData(self._where.outside(path), data, version)
-        return await self._ask(path, zookeeper_messages.set_data(op))
+        return await self._call(path, zookeeper_messages.set_data(op))
 
     async def delete(self, path: str, *, version: int = -1) -> None:
         """Delete a znode."""
         op = Delete(self._where.outside(path), version)
-        await self._ask(path, zookeeper_messages.delete(op))
+        await self._call(path, zookeeper_messages.delete(op))
 
     async def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         """Return a znode's stat, if it exists."""
         request = zookeeper_messages.exists(self._where.outside(path), watch=watch)
         try:
-            return await self._ask(path, request)
+            return await self._call(path, request)
         except NoNode:
             return None
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...]:
         """Return the names of a znode's children, sorted."""
         request = zookeeper_messages.children(self._where.outside(path), watch=watch)
-        names = await self._ask(path, request)
+        names = await self._call(path, request)
         return tuple(sorted(names))
 
     async def multi(self, ops: Sequence[Op]) -> tuple[OpResult, ...]:
         """Execute all operations, or none."""
         outside = [replace(op, path=self._where.outside(op.path)) for op in ops]
         path = ops[0].path if ops else "/"
-        results = await self._ask(path, zookeeper_messages.multi(outside))
+        results = await self._call(path, zookeeper_messages.multi(outside))
         if isinstance(results, OpFailed):
             failed = ops[results.op]
             raise zookeeper_messages.error_of(results.code, failed.path, op=results.op)
@@ -153,7 +153,7 @@ class ZooKeeperSession:
         for count in range(1, len(names) + 1):
             path = "/" + "/".join(names[:count])
             try:
-                await self._ask(path, zookeeper_messages.create(Create(path)))
+                await self._call(path, zookeeper_messages.create(Create(path)))
             except NodeExists:
                 continue
 
@@ -167,7 +167,7 @@ class ZooKeeperSession:
                 await farewell.done.wait()
         self._scope.cancel()
 
-    async def _ask(self, path: str, request: Request[T]) -> T:
+    async def _call(self, path: str, request: Request[T]) -> T:
         if self._over:
             raise SessionExpired(path)
         if len(request.body) + _HEADER_BYTES > REQUEST_BYTES_MAX:
@@ -219,7 +219,7 @@ class ZooKeeperSession:
         connection = Connection(
             stream,
             watches=self._watches,
-            on_event=self._tell_inside,
+            on_event=self._publish,
             last_zxid=self._last_zxid,
         )
         try:
@@ -237,7 +237,7 @@ class ZooKeeperSession:
             self._last_zxid = connection.last_zxid
             if self._connection is not None:
                 self._connection = None
-                self._told.send_nowait(SessionEvent.DISCONNECTED)
+                self._event_sender.send_nowait(SessionEvent.DISCONNECTED)
             await connection.aclose()
 
     def _greeting(self) -> bytes:
@@ -258,21 +258,23 @@ class ZooKeeperSession:
         while self._unsent:
             connection.submit(self._unsent.popleft())
         self._connection = connection
-        self._told.send_nowait(SessionEvent.CONNECTED)
+        self._event_sender.send_nowait(SessionEvent.CONNECTED)
         self._task_status.started()
         self._task_status = trio.TASK_STATUS_IGNORED
         return True
 
-    def _tell_inside(self, event: WatchEvent) -> None:
-        self._told.send_nowait(event._replace(path=self._where.inside(event.path)))
+    def _publish(self, event: WatchEvent) -> None:
+        self._event_sender.send_nowait(
+            event._replace(path=self._where.inside(event.path))
+        )
 
     def _expire(self) -> None:
         self.why = "the session has expired"
         self._over = True
-        self._told.send_nowait(SessionEvent.EXPIRED)
+        self._event_sender.send_nowait(SessionEvent.EXPIRED)
 
     def _end(self) -> None:
         self._over = True
         while self._unsent:
             self._unsent.popleft().fail(SessionExpired.code)
-        self._told.close()
+        self._event_sender.close()

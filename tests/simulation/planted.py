@@ -152,16 +152,16 @@ def forget_producers_on_a_fail_over(patch: Patch) -> None:
 
 def drop_a_watch(patch: Patch) -> None:
     """ZooKeeper fires no watch on broker ids once all brokers have registered."""
-    gone_off, heard = WatchTable.gone_off, Counter[WatchTable[Any]]()
+    triggered, heard = WatchTable.triggered, Counter[WatchTable[Any]]()
 
     def forgetful(self: WatchTable[Any], event: WatchEvent) -> list[Any]:
-        watchers = gone_off(self, event)
+        watchers = triggered(self, event)
         if event.path == paths.BROKER_IDS:
             heard[self] += bool(watchers)
             return watchers if heard[self] <= _BROKERS else []
         return watchers
 
-    patch.setattr(WatchTable, "gone_off", forgetful)
+    patch.setattr(WatchTable, "triggered", forgetful)
 
 
 def two_controllers(patch: Patch) -> None:

@@ -154,18 +154,18 @@ class ZooKeeperService:
 
     def connect(self, peer: Peer, frame: bytes) -> None:
         """Open or resume a client's session; raises `MalformedFrame`."""
-        asked = server_messages.read_connect(frame)
-        if asked.last_zxid > self.tree.zxid:
-            raise MalformedFrame(f"the client has seen transaction {asked.last_zxid}")
-        if asked.session_id == 0:
+        request = server_messages.read_connect(frame)
+        if request.last_zxid > self.tree.zxid:
+            raise MalformedFrame(f"the client has seen transaction {request.last_zxid}")
+        if request.session_id == 0:
             if len(self.sessions) >= self._limits.sessions:
                 raise MalformedFrame(f"more than {self._limits.sessions} sessions")
             self.tree.skip()
-            session = self.sessions.open(asked.timeout_ms, self._now_ms(), peer)
+            session = self.sessions.open(request.timeout_ms, self._now_ms(), peer)
             opened = SessionOpened(session.id, session.password, session.timeout_ms)
             self._record(opened)
         else:
-            found = self.sessions.find(asked.session_id, asked.password)
+            found = self.sessions.find(request.session_id, request.password)
             if found is None:
                 peer.send(server_messages.greeting_frame(_EXPIRED))
                 peer.hang_up()
@@ -186,7 +186,7 @@ class ZooKeeperService:
 
     def disconnect(self, peer: Peer) -> None:
         """Remove a connection with its watches; the session continues."""
-        self._watches.forget(peer)
+        self._watches.remove(peer)
         session = self._of_peer.pop(peer, None)
         if session is not None:
             session.peer = None
@@ -222,7 +222,7 @@ class ZooKeeperService:
         now_ms = self._wall_clock_ms()
         events = self._delete_ephemerals(session.id, now_ms)
         self._record(SessionEnded(session.id, now_ms))
-        self._tell(events)
+        self._send_events(events)
         if session.peer is not None:
             peer = session.peer
             self.disconnect(peer)
@@ -284,7 +284,7 @@ class ZooKeeperService:
                 raise
             return server_messages.failed_multi_body(len(ops), error.op, error.code)
         self._record(Written(session.id, now_ms, ops))
-        self._tell(events)
+        self._send_events(events)
         body = server_messages.write_body(opcode, ops, results)
         if opcode == OpCode.CREATE_2:
             (path,) = results
@@ -332,9 +332,9 @@ class ZooKeeperService:
 
     # ---- watches --------------------------------------------------------------------
 
-    def _tell(self, events: Sequence[WatchEvent]) -> None:
+    def _send_events(self, events: Sequence[WatchEvent]) -> None:
         for event in events:
-            for peer in self._watches.gone_off(event):
+            for peer in self._watches.triggered(event):
                 peer.send(server_messages.event_frame(self.tree.zxid, event))
 
     def _watch_data(self, path: str, peer: Peer) -> None:

@@ -39,22 +39,22 @@ class WatchTable(Generic[W]):
         data, child = self._paths.get(watcher, ((), ()))
         return len(data) + len(child)
 
-    def gone_off(self, event: WatchEvent) -> list[W]:
+    def triggered(self, event: WatchEvent) -> list[W]:
         """Remove the watches that an event triggers; return each watcher once."""
-        heard: dict[W, None] = {}
+        watchers: dict[W, None] = {}
         if event.kind is not EventKind.CHILDREN_CHANGED:
-            heard |= self._data.pop(event.path, {})
+            watchers |= self._data.pop(event.path, {})
         if event.kind in (EventKind.CHILDREN_CHANGED, EventKind.DELETED):
-            heard |= self._child.pop(event.path, {})
-        for watcher in heard:
+            watchers |= self._child.pop(event.path, {})
+        for watcher in watchers:
             data, child = self._paths[watcher]
             if event.kind is not EventKind.CHILDREN_CHANGED:
                 data.discard(event.path)
             if event.kind in (EventKind.CHILDREN_CHANGED, EventKind.DELETED):
                 child.discard(event.path)
-        return list(heard)
+        return list(watchers)
 
-    def forget(self, watcher: W) -> None:
+    def remove(self, watcher: W) -> None:
         """Remove all watches of a client whose connection has ended."""
         data, child = self._paths.pop(watcher, ((), ()))
         for table, paths in ((self._data, data), (self._child, child)):

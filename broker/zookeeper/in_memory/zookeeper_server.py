@@ -128,7 +128,7 @@ class ZooKeeperServer:
         finally:
             self._connections -= 1
             self._service.disconnect(peer)
-            if not peer.said_all:
+            if not peer.is_complete:
                 connection.abort()
             connection.close()
 
@@ -162,7 +162,7 @@ class _Peer:
     def __init__(self, connection: ClientConnection, disk: _Disk | None) -> None:
         self.connection = connection
         self.scope = trio.CancelScope()
-        self.said_all = False
+        self.is_complete = False
         self._disk = disk
         self._frames: list[bytes] = []
         self._unsent_bytes = 0
@@ -190,7 +190,7 @@ class _Peer:
     async def write_all(self) -> None:
         """Send frames until the last one is sent."""
         try:
-            while not self.said_all:
+            while not self.is_complete:
                 await self._written.wait()
                 frames, self._frames = self._frames, []
                 if self._disk is not None:
@@ -199,7 +199,7 @@ class _Peer:
                 await self.connection.send_all(sent)
                 self._unsent_bytes -= len(sent)
                 self._sent.notify()
-                self.said_all = self._last and not self._frames
+                self.is_complete = self._last and not self._frames
         except trio.BrokenResourceError:
             # The client disconnected; the remaining frames are lost.
             pass
