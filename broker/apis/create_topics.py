@@ -72,12 +72,12 @@ async def handle(
     """Create the topics one after the other."""
     named: Counter[str] = Counter()
     by_name: dict[str, CreatableTopic] = {}
-    asked = 0
+    requested = 0
     async for topic in in_steps(body.topics):
         named[topic.name] += 1
         by_name[topic.name] = topic
         count = topic.num_partitions
-        asked += count if count > 0 else len(topic.assignments)
+        requested += count if count > 0 else len(topic.assignments)
     rows = []
     creates_all = allowed_on_cluster(
         request, broker, AclOperation.CREATE, logs_denial=False
@@ -90,10 +90,10 @@ async def handle(
                     "Create topics request from client contains multiple entries for "
                     f"the topic {topic.name!r}",
                 )
-            if asked > PARTITIONS_MAX:
+            if requested > PARTITIONS_MAX:
                 raise KafkaError(
                     ErrorCode.policy_violation,
-                    f"{asked} partitions in one request, at most {PARTITIONS_MAX}",
+                    f"{requested} partitions in one request, at most {PARTITIONS_MAX}",
                 )
             broker.coordinator.controller.check_is_controller()
             if not creates_all and not allowed_on_topic(

@@ -48,7 +48,7 @@ async def handle(
         message = f"Unsupported endpoint type {endpoint_type}"
     cache = broker.metadata_cache
     reached = cache.on_listener(request.peer.listener) if message is None else []
-    asked = body.include_cluster_authorized_operations and message is None
+    is_requested = body.include_cluster_authorized_operations and message is None
     return DescribeClusterResponse(
         error_code=error,
         error_message=message,
@@ -65,7 +65,7 @@ async def handle(
             for each in reached
         ],
         cluster_authorized_operations=(
-            cluster_operations(request, broker) if asked else NOT_ASKED
+            cluster_operations(request, broker) if is_requested else NOT_ASKED
         ),
     )
 

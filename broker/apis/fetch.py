@@ -317,7 +317,9 @@ class _Fetch:
     async def response(self, context: Context, outcome: Answered) -> Response:
         """Encode the rows that the session has to report."""
         if self.quotas is not None:
-            changed = [row async for row in in_steps(outcome) if context.needs_report(*row)]
+            changed = [
+                row async for row in in_steps(outcome) if context.needs_report(*row)
+            ]
             whole = await self._encoded(changed, context.session_id)
             # Kafka counts the size prefix, but not the header after it.
             first = whole[0]

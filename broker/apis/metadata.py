@@ -98,14 +98,14 @@ async def handle(
         for wanted in distinct.values():
             topics.append(await _wanted(request, body, wanted, cache, broker))
             await preempt()
-    asked = body.include_cluster_authorized_operations
+    is_requested = body.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=_brokers(request, cache),
         cluster_id=broker.cluster_id,
         controller_id=cache.controller_id,
         topics=topics,
         cluster_authorized_operations=(
-            cluster_operations(request, broker) if asked else NOT_ASKED
+            cluster_operations(request, broker) if is_requested else NOT_ASKED
         ),
     )
 
@@ -143,8 +143,8 @@ async def _wanted(
         # The name is not nullable in v10 and v11.
         known_name = name if name is not None or request.api_version >= 12 else ""
         is_denied = error.code is ErrorCode.topic_authorization_failed
-        asked = None if is_denied else known_name
-        found = _operations(request, body, asked, broker)
+        reported_name = None if is_denied else known_name
+        found = _operations(request, body, reported_name, broker)
         return _row(known_name, topic_id, error.code, [], found)
     return await _described(request, body, topic, cache, broker)
 

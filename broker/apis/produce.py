@@ -196,9 +196,9 @@ async def handle(request: Request, body: ProduceRequest, broker: Broker) -> Resp
         broker.client_quotas.count_produce(request, is_answered=produce.acks != 0)
     if produce.acks == 0:
         return CLOSE if request.error_code else NO_RESPONSE
-    told_ms = throttle_ms(request, broker.now_ns())
+    reported_ms = throttle_ms(request, broker.now_ns())
     encoding = encode_produce_in_steps(
-        request.api_version, request.correlation_id, list(answers.items()), told_ms
+        request.api_version, request.correlation_id, list(answers.items()), reported_ms
     )
     return (await preemptibly(encoding),)
 

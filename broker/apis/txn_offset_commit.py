@@ -83,7 +83,7 @@ async def handle(
         try:
             outcomes |= await _commit(request, body, broker, some)
         except KafkaError as refused:
-            code = _told(refused.code, request.api_version)
+            code = _for_version(refused.code, request.api_version)
             outcomes |= dict.fromkeys(some, code)
         await preempt()
     return await _answer(body, rows.names, outcomes)
@@ -123,7 +123,7 @@ async def _commit(
     return dict(committed)
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
+def _for_version(code: ErrorCode, version: int) -> ErrorCode:
     """Return the error code in the form that clients of a version expect."""
     if code is ErrorCode.network_exception:
         code = ErrorCode.coordinator_load_in_progress

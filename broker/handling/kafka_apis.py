@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from broker.apis.common.api import Api
 from broker.apis.common.log_steps import preemptibly
-from broker.apis.common.parked_handlers import ConnectionGone
+from broker.apis.common.parked_handlers import ConnectionEnded
 from broker.cluster.replica_metrics import quota_metrics, replica_metrics
 from broker.config import Listener
 from broker.groups.metrics import group_lag_metrics, group_metrics
@@ -153,7 +153,7 @@ class KafkaApis:
                     response = await preemptibly(_encoded(request, answer, broker))
                 else:
                     response = answer
-        except (MalformedFrame, ConnectionGone):
+        except (MalformedFrame, ConnectionEnded):
             return CLOSE
         except BrokenRule:
             raise

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from broker.apis.common.log_steps import preemptibly
-from broker.apis.common.parked_handlers import ConnectionGone, parked_for_client
+from broker.apis.common.parked_handlers import ConnectionEnded, parked_for_client
 from broker.apis.metadata import API as METADATA
 from broker.handling.api_registry import APIS
 from broker.handling.error_answer import error_answer
@@ -95,7 +95,7 @@ class ObservedApis(WrappedApis):
                     await self._delay(request, rule.seconds)
                 else:
                     return await self._end(request, body, rule)
-        except ConnectionGone:
+        except ConnectionEnded:
             return CLOSE
         return await self.handled(request)
 

@@ -33,7 +33,7 @@ Row = TypeVar("Row", bound=GroupRow)
 async def answer_to(waiting: Waiting[T], request: Request | None = None) -> T:
     """Return the coordinator's answer, parked in purgatory until there is one.
 
-    :raises ConnectionGone: if ``request`` is given and its connection ends meanwhile;
+    :raises ConnectionEnded: if ``request`` is given and its connection ends meanwhile;
         the answer is then dropped.
     """
     if not waiting.answered:

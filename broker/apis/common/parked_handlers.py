@@ -1,6 +1,6 @@
 """Waits of handlers: parked until an event, or until the connection ends.
 
-A wait ends with its connection: the handler is woken, raises `ConnectionGone`, and
+A wait ends with its connection: the handler is woken, raises `ConnectionEnded`, and
 frees its memory. Its earlier effects remain: records stay appended, and a member stays
 in its group until its timers expire, as in Kafka.
 """
@@ -18,7 +18,7 @@ from planes.slices import Register, Wake, in_steps, parked
 K = TypeVar("K")
 
 
-class ConnectionGone(Exception):
+class ConnectionEnded(Exception):
     """The connection of a waiting request has ended."""
 
 
@@ -37,11 +37,11 @@ class _Once:
 async def parked_for_client(request: Request, register: Register) -> None:
     """Park as ``planes.slices.parked``, at most until the connection ends.
 
-    :raises ConnectionGone: if the connection has ended, or ends meanwhile. The ``wake``
-        passed to ``register`` may be called afterwards, without effect.
+    :raises ConnectionEnded: if the connection has ended, or ends meanwhile. The
+        ``wake`` passed to ``register`` may be called afterwards, without effect.
     """
     if request.is_orphaned or request.peer.has_hung_up:
-        raise ConnectionGone
+        raise ConnectionEnded
 
     def registered(wake: Wake) -> bool:
         once = _Once(wake)
@@ -51,7 +51,7 @@ async def parked_for_client(request: Request, register: Register) -> None:
     await parked(registered)
     request.end_wait = None
     if request.is_orphaned:
-        raise ConnectionGone
+        raise ConnectionEnded
 
 
 async def wait_in(
@@ -60,14 +60,14 @@ async def wait_in(
     delayed: Delayed,
     keys: Collection[K],
     deadline_ns: int,
-    look_again: Callable[[], Collection[K]] = tuple,
+    retry_keys: Callable[[], Collection[K]] = tuple,
 ) -> None:
     """Wait in ``purgatory`` until ``delayed`` completes.
 
-    ``look_again`` returns keys that are tried again together with any changed key, in
+    ``retry_keys`` returns keys that are tried again together with any changed key, in
     purgatories whose operations are tried in their own turns.
 
-    :raises ConnectionGone: if the connection ends.
+    :raises ConnectionEnded: if the connection ends.
     """
     operation = purgatory.enter(delayed, deadline_ns)
     try:
@@ -76,7 +76,7 @@ async def wait_in(
         async for key in in_steps(keys):
             if operation.try_key(key):
                 break
-        await _completed(request, operation, look_again)
+        await _completed(request, operation, retry_keys)
     except Exception:
         operation.complete()
         await preemptibly(operation.leaving())
@@ -101,7 +101,7 @@ class _Pause:
 async def pause(purgatory: Purgatory, request: Request, until_ns: int) -> None:
     """Wait in ``purgatory`` until a time.
 
-    :raises ConnectionGone: if the connection ends.
+    :raises ConnectionEnded: if the connection ends.
     """
     await wait_in(purgatory, request, _Pause(), (), until_ns)
 
@@ -109,12 +109,12 @@ async def pause(purgatory: Purgatory, request: Request, until_ns: int) -> None:
 async def _completed(
     request: Request,
     operation: DelayedOperation,
-    look_again: Callable[[], Collection[K]],
+    retry_keys: Callable[[], Collection[K]],
 ) -> None:
     while not operation.completed:
         changed = operation.changed
         if changed:
-            changed.update(dict.fromkeys(look_again()))
+            changed.update(dict.fromkeys(retry_keys()))
         async for _ in in_steps(iter(changed.__len__, 0)):
             key, _ = changed.popitem()
             if operation.try_key(key):

@@ -69,7 +69,7 @@ async def verified(
 ) -> dict[TopicPartition, Verified]:
     """Return a guard or error for each partition led here; batches of one producer."""
     verdicts: dict[TopicPartition, Verified] = {}
-    asked: dict[TopicPartition, VerificationGuard] = {}
+    unverified: dict[TopicPartition, VerificationGuard] = {}
     adds = support is TransactionSupport.IMPLICIT_ADD
     verifies = adds or broker.config[TRANSACTION_PARTITION_VERIFICATION_ENABLE]
     async for key, sending in in_steps(batches.items()):
@@ -85,14 +85,14 @@ async def verified(
         )
         verdicts[key] = guard
         if guard is not None:
-            asked[key] = guard
-    if not asked:
+            unverified[key] = guard
+    if not unverified:
         return verdicts
-    producer_id, epoch, _ = batches[next(iter(asked))]
+    producer_id, epoch, _ = batches[next(iter(unverified))]
     found = await broker.verify_transaction(
-        transactional_id, producer_id, epoch, tuple(asked), adds=adds
+        transactional_id, producer_id, epoch, tuple(unverified), adds=adds
     )
-    async for key in in_steps(asked):
+    async for key in in_steps(unverified):
         code = found[key]
         if code is not ErrorCode.none:
             verdicts[key] = _known_to_client(code, support)
@@ -108,7 +108,7 @@ async def verified_or_retried(
 ) -> dict[TopicPartition, Verified]:
     """Verify as `verified`; retry additions while the previous transaction is ending.
 
-    :raises ConnectionGone: if the connection ends meanwhile.
+    :raises ConnectionEnded: if the connection ends meanwhile.
     """
     config = broker.config
     limit_ms = min(
