@@ -225,10 +225,10 @@ def _stopping_at_once() -> Iterator[None]:
     Files survive an abort as they survive a kill, and the next start recovers the
     remaining logs. Raises `StoppedWhileStarting`.
     """
-    asked: list[int] = []
+    received: list[int] = []
 
     def stop(number: int, _: object) -> None:
-        asked.append(number)
+        received.append(number)
         raise StoppedWhileStarting(number)
 
     before = {number: signal.signal(number, stop) for number in _STOPPING}
@@ -237,9 +237,9 @@ def _stopping_at_once() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if asked:
+    if received:
         # The exception may have been raised where Python drops it, as in `__del__`.
-        raise StoppedWhileStarting(asked[0])
+        raise StoppedWhileStarting(received[0])
 
 
 def _log_start(config: BrokerConfig, server: BrokerServer) -> None:

@@ -145,13 +145,13 @@ class _Form(NamedTuple):
     messages: tuple[str, ...]
     arrays: tuple[tuple[str, str, _Form], ...]
 
-    def row(self, asked: Any, error: ErrorCode) -> Steps[Message]:
-        """Return the response row for the request row ``asked``, in steps."""
+    def row(self, requested: Any, error: ErrorCode) -> Steps[Message]:
+        """Return the response row for the request row ``requested``, in steps."""
         row = Message(**self.constants)
         for name, source in self.copied:
-            setattr(row, name, getattr(asked, source))
+            setattr(row, name, getattr(requested, source))
         if self.itself is not None:
-            setattr(row, self.itself, asked)
+            setattr(row, self.itself, requested)
         for name in self.errors:
             setattr(row, name, error)
         for name in self.messages:
@@ -160,17 +160,17 @@ class _Form(NamedTuple):
             setattr(row, name, [])
         for name, source, form in self.arrays:
             rows: list[Message] = getattr(row, name)
-            for number, item in enumerate(_items(asked, source), 1):
+            for number, item in enumerate(_items(requested, source), 1):
                 rows.append((yield from form.row(item, error)))
                 if not number % _STEP_ROWS:
                     yield None
         return row
 
 
-def _items(asked: Any, source: str) -> Iterator[Any]:
+def _items(requested: Any, source: str) -> Iterator[Any]:
     """Iterate over an array of the request, or over inner arrays ("dirs.topics")."""
     outer, _, inner = source.partition(".")
-    for item in getattr(asked, outer) or ():
+    for item in getattr(requested, outer) or ():
         if inner:
             yield from _items(item, inner)
         else:
@@ -196,14 +196,14 @@ class _Nothing:
 
 def _form_of(
     answer: type[Any],
-    asked: type[Any] | None,
+    requested: type[Any] | None,
     mirrored: Mapping[str, tuple[str, ...]],
 ) -> _Form:
     """Plan a struct of the response.
 
-    ``asked`` None: its counterpart is a plain value.
+    ``requested`` None: its counterpart is a plain value.
     """
-    there = {field.name: kind_of(field) for field in _fields(asked)}
+    there = {field.name: kind_of(field) for field in _fields(requested)}
     constants: dict[str, Any] = {}
     copied, errors, messages, arrays = [], [], [], []
     itself = None
@@ -225,7 +225,7 @@ def _form_of(
             constants[name] = None if kind.nullable else ()
         elif (origin := name if name in there else _RENAMED.get(name)) in there:
             copied.append((name, origin))
-        elif asked is None and itself is None:
+        elif requested is None and itself is None:
             itself = name
         else:
             constants[name] = _nothing(kind)

@@ -68,8 +68,14 @@ def _of_leaders(
                 yield
     live = {it.broker_id: it for request in requests for it in request.live_leaders}
     last = requests[-1]
-    said = {topic: tuple(of_topic.values()) for topic, of_topic in states.items()}
-    return [_as(last, requests).leader_and_isr(said, live.values(), kind=last.type)]
+    partition_states = {
+        topic: tuple(of_topic.values()) for topic, of_topic in states.items()
+    }
+    return [
+        _as(last, requests).leader_and_isr(
+            partition_states, live.values(), kind=last.type
+        )
+    ]
 
 
 def _of_metadata(
@@ -86,8 +92,10 @@ def _of_metadata(
                 of_topic[state.partition_index] = state
                 yield
     last = requests[-1]
-    said = {topic: tuple(of_topic.values()) for topic, of_topic in states.items()}
-    return [_as(last, requests).update_metadata(said, last.live_brokers)]
+    partition_states = {
+        topic: tuple(of_topic.values()) for topic, of_topic in states.items()
+    }
+    return [_as(last, requests).update_metadata(partition_states, last.live_brokers)]
 
 
 def _as(

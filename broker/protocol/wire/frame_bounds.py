@@ -106,7 +106,7 @@ class _Source:
             if "tag" in field.metadata:
                 known[field.metadata["tag"]] = _Tagged(
                     _field_check(entity, field),
-                    says_null=kind_of(field).struct is None and field.default is None,
+                    is_nullable=kind_of(field).struct is None and field.default is None,
                 )
             else:
                 self.field(entity, field, depth)
@@ -246,10 +246,10 @@ class Walk:
 
 
 class _Tagged(NamedTuple):
-    """A tagged field; ``says_null`` if it may be present as null, a zero byte."""
+    """A tagged field; ``is_nullable`` if it may be present as null, a zero byte."""
 
     check: Check
-    says_null: bool
+    is_nullable: bool
 
 
 def _skip_tags(
@@ -274,7 +274,7 @@ def _skip_tags(
                 _refuse_items()
             kept -= 1
             edits.append((start, end, b""))
-        elif tagged.says_null and size == 1 and not frame[offset]:
+        elif tagged.is_nullable and size == 1 and not frame[offset]:
             kept -= 1
             edits.append((start, end, b""))
         else:

@@ -76,8 +76,8 @@ def skip_tagged_fields(frame: bytes | memoryview, offset: int) -> int:
             size, offset = decode_varint(frame, offset)
             offset += size
             if offset > len(frame):
-                told = f"tagged field of {size} bytes ends beyond the frame"
-                raise MalformedFrame(told)
+                message = f"tagged field of {size} bytes ends beyond the frame"
+                raise MalformedFrame(message)
     except IndexError:
         raise MalformedFrame("varint ends beyond the frame") from None
     return offset
