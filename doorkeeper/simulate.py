@@ -88,7 +88,7 @@ def simulate(
     from simulation.swarm.swarm_command import Judge
 
     judge = Judge(
-        say=click.echo,
+        echo=click.echo,
         commit=code()["commit"],
         zookeeper=zookeeper,
         transactions=transactions,

@@ -114,8 +114,10 @@ def send_order(history: History) -> Iterator[Anomaly]:
     }
     for _, sends in grouped(idempotent, attrgetter("producer", "partition")):
         sends.sort(key=attrgetter("number"))
-        told = [s for s in sends if s.outcome == "ok" and s.offset != UNKNOWN_OFFSET]
-        for one, other in pairwise(told):
+        acknowledged = [
+            s for s in sends if s.outcome == "ok" and s.offset != UNKNOWN_OFFSET
+        ]
+        for one, other in pairwise(acknowledged):
             if one.offset >= other.offset:
                 what = f"{describe_send(one)}, then {describe_send(other)}"
                 yield Anomaly("nonmonotonic-send", what)

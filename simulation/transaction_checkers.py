@@ -135,12 +135,14 @@ def exactly_once(history: History) -> Iterator[Anomaly]:
 
 def stable_offsets(history: History) -> Iterator[Anomaly]:
     """Find last stable offsets that go back, or beyond the high watermark."""
-    looks = [it for it in history.replicas if it.last_stable_offset != UNKNOWN_OFFSET]
-    for look in looks:
-        if look.last_stable_offset > look.high_watermark:
-            yield Anomaly("stable-offset-outside", describe_replica(look))
+    observations = [
+        it for it in history.replicas if it.last_stable_offset != UNKNOWN_OFFSET
+    ]
+    for observation in observations:
+        if observation.last_stable_offset > observation.high_watermark:
+            yield Anomaly("stable-offset-outside", describe_replica(observation))
     key = attrgetter("broker", "incarnation", "partition")
-    for _, own in grouped(looks, key):
+    for _, own in grouped(observations, key):
         for one, other in pairwise(own):
             if other.last_stable_offset < one.last_stable_offset:
                 what = f"from {one.last_stable_offset}: {describe_replica(other)}"
@@ -152,10 +154,10 @@ def open_transactions_passed(history: History) -> Iterator[Anomaly]:
 
     Only committed transactions count: their producer alone has ended them.
     """
-    looks: dict[TopicPartition, list[Replica]] = defaultdict(list)
-    for look in history.replicas:
-        if look.last_stable_offset != UNKNOWN_OFFSET:
-            looks[look.partition].append(look)
+    observations: dict[TopicPartition, list[Replica]] = defaultdict(list)
+    for observation in history.replicas:
+        if observation.last_stable_offset != UNKNOWN_OFFSET:
+            observations[observation.partition].append(observation)
     at_ns = attrgetter("at_ns")
     for transaction, sends in _sends_by_transaction(history):
         if transaction.outcome != "committed":
@@ -163,12 +165,12 @@ def open_transactions_passed(history: History) -> Iterator[Anomaly]:
         for send in sends:
             if send.outcome != "ok" or send.offset == UNKNOWN_OFFSET:
                 continue
-            seen = looks[send.partition]
+            seen = observations[send.partition]
             first = bisect_left(seen, send.answered_ns, key=at_ns)
             last = bisect_left(seen, transaction.ends_ns, key=at_ns)
-            for look in seen[first:last]:
-                if look.last_stable_offset > send.offset:
-                    what = f"{describe_send(send)}: {describe_replica(look)}"
+            for observation in seen[first:last]:
+                if observation.last_stable_offset > send.offset:
+                    what = f"{describe_send(send)}: {describe_replica(observation)}"
                     yield Anomaly("stable-offset-passed", what)
 
 

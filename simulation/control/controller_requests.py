@@ -35,7 +35,7 @@ _PLAINTEXT: Final = 0
 States = Mapping[TopicPartition, LeaderAndIsr]
 
 
-class ControllerWords:
+class RequestsToBroker:
     """Creates requests to one broker, for one controller epoch and one broker epoch."""
 
     def __init__(

@@ -47,7 +47,7 @@ class Elections:
             replicas=replicas, leader=isr[0], leader_epoch=0, isr=isr, partition_epoch=0
         )
 
-    def gone(self, broker: int) -> list[TopicPartition]:
+    def remove(self, broker: int) -> list[TopicPartition]:
         """Remove a broker from all ISRs and leaderships; return the changed ones."""
         self.live.discard(broker)
         changed = []

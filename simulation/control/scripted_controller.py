@@ -39,7 +39,7 @@ from simulation.control.controller_listener import serve_controller
 from simulation.control.controller_requests import (
     HOST,
     PORT,
-    ControllerWords,
+    RequestsToBroker,
 )
 from simulation.control.elections import Elections, LeaderAndIsr
 from simulation.control.scripted_coordinator import scripted_coordinator
@@ -169,7 +169,7 @@ class ScriptedController:
         keys = [TopicPartition(name, index) for index in range(len(assignment))]
         for key, replicas in zip(keys, assignment, strict=True):
             self.elections.create(key, replicas)
-        self._tell(keys, is_new=True)
+        self._publish(keys, is_new=True)
 
     def producer_ids(self) -> range:
         """Return a new block of producer ids."""
@@ -187,7 +187,7 @@ class ScriptedController:
     async def prefer(self, key: TopicPartition) -> None:
         """Elect a partition's preferred replica, if possible."""
         await trio.lowlevel.checkpoint()
-        self._tell(self.elections.prefer(key))
+        self._publish(self.elections.prefer(key))
 
     async def fail_over(self, until_s: float) -> None:
         """Begin a new controller epoch, which sends all state to all brokers.
@@ -200,7 +200,7 @@ class ScriptedController:
             if each.channel is not None:
                 each.channel.close()
                 self._open_channel(each)
-        self._tell(self.elections.states)
+        self._publish(self.elections.states)
 
     # ---- execution ----------------------------------------------------------------
 
@@ -214,10 +214,10 @@ class ScriptedController:
             task_status.started()
             while True:
                 for broker, each in self._brokers.items():
-                    self._look_at(broker, each)
+                    self._check(broker, each)
                 await trio.sleep(_LOOK_S)
 
-    def _look_at(self, broker: int, registration: _Registration) -> None:
+    def _check(self, broker: int, registration: _Registration) -> None:
         """Detect that a broker has become reachable, or is gone."""
         now_s, host = trio.current_time(), registration.host
         expired = now_s - registration.seen_s > self._session_timeout_s
@@ -247,14 +247,14 @@ class ScriptedController:
         self._announce(states, [broker])
         self._announce([], self._live())
         self._command(broker, [key for key in states if key not in changed])
-        self._tell(changed)
+        self._publish(changed)
 
     def _lose(self, broker: int, registration: _Registration) -> None:
         channel, registration.channel = registration.channel, None
         if channel is not None:
             channel.to_send.clear()
             channel.close()
-            self._tell(self.elections.gone(broker))
+            self._publish(self.elections.remove(broker))
             self._announce([], self._live())
 
     def _live(self) -> list[int]:
@@ -262,7 +262,7 @@ class ScriptedController:
 
     # ---- requests -----------------------------------------------------------------
 
-    def _tell(self, keys: Iterable[TopicPartition], *, is_new: bool = False) -> None:
+    def _publish(self, keys: Iterable[TopicPartition], *, is_new: bool = False) -> None:
         keys = list(keys)
         if keys:
             for broker in self._live():
@@ -276,21 +276,21 @@ class ScriptedController:
         states = self.elections.states
         ours = {it: states[it] for it in keys if broker in states[it].replicas}
         if ours:
-            words = self._words(broker)
-            request = words.leader_and_isr(ours, is_new=is_new)
+            requests = self._requests_to(broker)
+            request = requests.leader_and_isr(ours, is_new=is_new)
             self._enqueue(broker, ApiKey.LEADER_AND_ISR, request)
 
     def _announce(self, keys: Iterable[TopicPartition], to: Iterable[int]) -> None:
         """Send UpdateMetadata: the live brokers, and these partitions' leaders."""
-        told = {key: self.elections.states[key] for key in keys}
+        announced = {key: self.elections.states[key] for key in keys}
         hosts = {broker: self._brokers[broker].host for broker in self._live()}
         for broker in to:
-            request = self._words(broker).update_metadata(told, hosts)
+            request = self._requests_to(broker).update_metadata(announced, hosts)
             self._enqueue(broker, ApiKey.UPDATE_METADATA, request)
 
-    def _words(self, broker: int) -> ControllerWords:
+    def _requests_to(self, broker: int) -> RequestsToBroker:
         epoch = self._brokers[broker].epoch
-        return ControllerWords(self.topics, self.controller_epoch, epoch)
+        return RequestsToBroker(self.topics, self.controller_epoch, epoch)
 
     def _enqueue(self, broker: int, key: ApiKey, request: Any) -> None:
         channel = self._brokers[broker].channel

@@ -165,7 +165,7 @@ class ZooKeeperControl:
         with trio.fail_after(_PATIENCE_S):
             # The controller may not know all registered brokers yet.
             while self._service.tree.stat(paths.topic(name)) is None:
-                await self._ask(request, 5)
+                await self._call(request, 5)
                 await trio.sleep(_PAUSE_S)
             self._topics[name] = len(assignment)
             # Only the znodes show it, and nothing signals their change.
@@ -178,9 +178,9 @@ class ZooKeeperControl:
         request = ElectLeadersRequest(topic_partitions=[wanted], timeout=_TIMEOUT)
         with suppress(OSError, EOFError, trio.BrokenResourceError):
             with trio.move_on_after(_TIMEOUT.total_seconds()):
-                await self._ask(request, 2)
+                await self._call(request, 2)
 
-    async def _ask(self, request: AnyRequest[AnyResponse], version: int) -> None:
+    async def _call(self, request: AnyRequest[AnyResponse], version: int) -> None:
         """Send a request to the controller, if there is one, and await the answer."""
         key, tree = request.api_key, self._service.tree
         if tree.stat(paths.CONTROLLER) is None:

@@ -56,9 +56,9 @@ GROUP: Final = "g"
 PATIENCE_S: Final = 60.0
 _SETTLING_S: Final = 0.5
 _LOOK_S: Final = 0.05
-_Tell = Callable[[], Sequence[str]]
-_LAST_WORDS: Final = ProducerPlan(acks=-1, idempotent=True, linger_ms=0, pause_ms=20)
-_LAST_WORDS_S: Final = 0.4
+_Describe = Callable[[], Sequence[str]]
+_FINAL_PLAN: Final = ProducerPlan(acks=-1, idempotent=True, linger_ms=0, pause_ms=20)
+_FINAL_S: Final = 0.4
 
 
 @dataclass(slots=True)
@@ -227,7 +227,7 @@ class BadDay:
             await self._wait_until("producers-stuck", lambda: not self._producers_left)
             await self._all_in_sync()
             await self._audit()
-            await self._last_words()
+            await self._check_writable()
             await self._last_transactions()
             await self._group_reads_all()
             await self._audit()
@@ -320,13 +320,13 @@ class BadDay:
 
         await self._wait_until("not-in-sync", is_so)
 
-    async def _last_words(self) -> None:
+    async def _check_writable(self) -> None:
         """Demand that every partition accepts a record of a new producer."""
         sends = self._outcome.history.sends
         before = len(sends)
-        self._until_s = trio.current_time() + _LAST_WORDS_S
-        self._load.start_soon(self._produce, _LAST_WORDS)
-        await trio.sleep(_LAST_WORDS_S)
+        self._until_s = trio.current_time() + _FINAL_S
+        self._load.start_soon(self._produce, _FINAL_PLAN)
+        await trio.sleep(_FINAL_S)
         await self._wait_until("producers-stuck", lambda: not self._producers_left)
         refused = [
             send
@@ -442,21 +442,25 @@ class BadDay:
         return list(differences(self._cluster.up, [*self._partitions, *outputs]))
 
     async def _wait_until(
-        self, kind: str, condition: Callable[[], bool], tell: _Tell = tuple
+        self, kind: str, condition: Callable[[], bool], describe: _Describe = tuple
     ) -> None:
         """Wait for a state that a cluster without faults must reach."""
-        async with self._patience(kind, tell):
+        async with self._patience(kind, describe):
             # Nothing signals all these conditions; polling is free in virtual time.
             while not condition():  # noqa: ASYNC110 see above
                 await trio.sleep(_LOOK_S)
 
     @asynccontextmanager
-    async def _patience(self, kind: str, tell: _Tell = tuple) -> AsyncIterator[None]:
-        """End the day if the block takes too long; ``tell`` describes the problem."""
+    async def _patience(
+        self, kind: str, describe: _Describe = tuple
+    ) -> AsyncIterator[None]:
+        """End the day if the block takes too long, with the lines of ``describe``."""
         with trio.move_on_after(PATIENCE_S) as scope:
             yield
         if scope.cancelled_caught:
-            await self._give_up(kind, f"after {PATIENCE_S} s without faults", *tell())
+            await self._give_up(
+                kind, f"after {PATIENCE_S} s without faults", *describe()
+            )
 
     async def _give_up(self, kind: str, *found: str) -> NoReturn:
         """Record anomalies, and end the day."""

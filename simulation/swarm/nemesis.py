@@ -215,7 +215,7 @@ class Nemesis:
             return
         self._cluster.network.silence(links)
         await trio.sleep_until(self._ends_s(fault))
-        self._cluster.network.hear(links)
+        self._cluster.network.restore(links)
 
     async def _cut(self, fault: Fault) -> None:
         await trio.lowlevel.checkpoint()

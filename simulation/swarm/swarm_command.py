@@ -21,18 +21,18 @@ from simulation.swarm.swarm import (
 )
 
 # Reported anomalies per kind; further ones add little.
-_TOLD_PER_KIND: Final = 3
+_PRINTED_PER_KIND: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """Judges seeds and reports line by line to ``say``.
+    """Judges seeds and reports line by line to ``echo``.
 
     ``commit`` is that of the code, for reports of failures. With ``shrink`` failing
     scenarios are repeated with fewer faults.
     """
 
-    say: Callable[[str], None]
+    echo: Callable[[str], None]
     commit: str
     zookeeper: bool
     transactions: bool
@@ -46,7 +46,7 @@ class Judge:
             scenario = with_faults(scenario, faults)
         self._describe_scenario(scenario)
         result = judge(scenario)
-        self.say(f"digest {result.digest}")
+        self.echo(f"digest {result.digest}")
         if result.anomalies:
             self._describe_failure(result)
         return not result.anomalies
@@ -75,16 +75,16 @@ class Judge:
                 self._describe_failure(result)
         taken_s = time.monotonic() - began_s
         pace = judged / taken_s * 60
-        self.say(
+        self.echo(
             f"{_counted(judged, 'seed')} in {taken_s:.0f} s, {pace:.0f} a minute, "
             f"{len(failed)} failed"
             f"{': ' if failed else ''}{', '.join(map(str, failed))}"
         )
-        self.say(f"digest {digests.hexdigest()}")
+        self.echo(f"digest {digests.hexdigest()}")
         return not failed
 
     def _describe_scenario(self, scenario: Scenario) -> None:
-        self.say(
+        self.echo(
             f"seed {scenario.seed}: {_counted(scenario.brokers, 'broker')}, "
             f"{_counted(scenario.partitions, 'partition')} of "
             f"{_counted(scenario.replicas, 'replica')}, min.insync.replicas "
@@ -94,38 +94,38 @@ class Judge:
         plan = scenario.transactions
         if plan is not None:
             levels = ", ".join(f"{name} {it}" for name, it in plan.features.items())
-            self.say(
+            self.echo(
                 f"  {_counted(len(plan.writers), 'writer')}, "
                 f"{_counted(len(plan.copiers), 'copier')}, {levels}"
             )
         for fault in scenario.faults:
-            self.say(f"  fault {fault}")
+            self.echo(f"  fault {fault}")
 
     def _describe_failure(self, result: SeedResult) -> None:
         """Report the anomalies, the code's commit, and the command to repeat them."""
         scenario = result.scenario
-        self.say(f"seed {scenario.seed} FAILED on commit {self.commit}")
+        self.echo(f"seed {scenario.seed} FAILED on commit {self.commit}")
         self._describe_anomalies(result)
         if self.shrink and scenario.faults:
             result = shrunk(result)
-            self.say("  it still fails as")
+            self.echo("  it still fails as")
             self._describe_scenario(result.scenario)
             self._describe_anomalies(result)
         numbers = ",".join(str(each.number) for each in result.scenario.faults)
         under = " --zookeeper" if scenario.zookeeper else ""
         under += " --transactions" if scenario.transactions is not None else ""
         seed = scenario.seed
-        self.say(f"  doorkeeper simulate --seed {seed}{under} --faults '{numbers}'")
+        self.echo(f"  doorkeeper simulate --seed {seed}{under} --faults '{numbers}'")
 
     def _describe_anomalies(self, result: SeedResult) -> None:
         found: Counter[str] = Counter()
         for anomaly in result.anomalies:
             found[anomaly.kind] += 1
-            if found[anomaly.kind] <= _TOLD_PER_KIND:
-                self.say(f"  {anomaly}")
+            if found[anomaly.kind] <= _PRINTED_PER_KIND:
+                self.echo(f"  {anomaly}")
         for kind, count in found.items():
-            if count > _TOLD_PER_KIND:
-                self.say(f"  {kind}: {count - _TOLD_PER_KIND} more")
+            if count > _PRINTED_PER_KIND:
+                self.echo(f"  {kind}: {count - _PRINTED_PER_KIND} more")
 
 
 def _counted(count: int, what: str) -> str:

@@ -28,10 +28,10 @@ class Watcher:
         """Observe until cancelled."""
         while True:
             for each in self._cluster.up:
-                self._look_at(each)
+                self._observe(each)
             await trio.sleep(_LOOK_S)
 
-    def _look_at(self, each: SimulatedBroker) -> None:
+    def _observe(self, each: SimulatedBroker) -> None:
         now_ns = self._cluster.clock.now_ns()
         for key, partition in each.broker.replicas.partitions.items():
             if partition.is_offline:

@@ -121,7 +121,7 @@ class MemoryNetwork:
         low, high = self._latency_ns
         return self._rng.randint(low, high) if high else 0
 
-    def forget(self, port: int) -> None:
+    def free_port(self, port: int) -> None:
         """Free a port; no effect on a free one."""
         self._listeners.pop(port, None)
 
@@ -356,7 +356,7 @@ class MemoryListener:
 
     def close(self) -> None:
         """Free the port; unaccepted connections are cut off."""
-        self._network.forget(self.port)
+        self._network.free_port(self.port)
         for connection, _ in self._pending:
             self._network.cut(connection)
         self._pending.clear()

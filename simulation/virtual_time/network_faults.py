@@ -62,7 +62,7 @@ class HostNetwork(MemoryNetwork):
         self._silent: set[Link] = set()
         self._slowness: dict[Link, int] = {}
         self._held: list[tuple[MemoryConnection, bytes | None]] = []
-        self._heard = trio.Event()
+        self._restored = trio.Event()
 
     def host(self, name: str) -> Host:
         """Return the network interface of one host."""
@@ -71,17 +71,17 @@ class HostNetwork(MemoryNetwork):
     # ---- faults -------------------------------------------------------------------
 
     def silence(self, links: Iterable[Link]) -> None:
-        """Deliver nothing over these links until `hear`."""
+        """Deliver nothing over these links until `restore`."""
         self._silent.update(links)
 
-    def hear(self, links: Iterable[Link]) -> None:
+    def restore(self, links: Iterable[Link]) -> None:
         """Deliver over these links again, starting with waiting chunks."""
         self._silent.difference_update(links)
         held, self._held = self._held, []
         for to, chunk in held:
             self.carry(to, chunk)
-        self._heard.set()
-        self._heard = trio.Event()
+        self._restored.set()
+        self._restored = trio.Event()
 
     def slow_down(self, links: Iterable[Link], factor: int) -> None:
         """Multiply all delays between these hosts by ``factor``; 1 is normal."""
@@ -127,7 +127,7 @@ class HostNetwork(MemoryNetwork):
         await trio.lowlevel.checkpoint()
         for link in (Link(host, there), Link(there, host)):
             while link in self._silent:
-                await self._heard.wait()
+                await self._restored.wait()
             await trio.sleep(self._delay_ns_over(link) / _NS)
         if not self._down.isdisjoint((host, there)):
             raise ConnectionRefusedError(111, f"{host} or {there} is down")

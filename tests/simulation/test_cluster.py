@@ -120,7 +120,7 @@ def test_a_broker_that_the_controller_does_not_reach_is_gone_and_registers_anew(
         await world.until(lambda: world.leader() == 1)
         # The isolated broker still acts as leader; it cannot change the ISR.
         assert world.replica(0).is_leader
-        world.network.hear(links)
+        world.network.restore(links)
         await world.until(lambda: world.control.epoch_of(0) > before)
         await world.until(lambda: not world.replica(0).is_leader)
 
@@ -138,7 +138,7 @@ def test_a_silent_link_keeps_what_is_sent_until_it_is_heard() -> None:
             with trio.move_on_after(5):
                 await receipt.wait()
                 raise AssertionError("the answer came over a silent link")
-            world.network.hear(link)
+            world.network.restore(link)
             assert (await receipt.wait()).offset == 1
 
     in_world(scenario)
@@ -254,7 +254,7 @@ def test_a_produce_that_waits_for_the_disk_while_its_records_are_cut_off_fails()
             await world.until(lambda: world.replica(1).log.log_end_offset == 2)
             await control.prefer(KEY)
             await world.until(lambda: not world.replica(1).is_leader)
-            network.hear(fetches)
+            network.restore(fetches)
             await world.until(lambda: world.replica(1).log.log_end_offset == 1)
             async with producer(world, acks="1", enable_idempotence=False) as other:
                 assert await send(other, b"b") == 1

@@ -198,7 +198,7 @@ class ClusterRun:
         if apart:
             self._network.silence(links)
         else:
-            self._network.hear(links)
+            self._network.restore(links)
 
     async def slow(self, number: int, factor: float) -> None:
         """Multiply the cost of a broker's requests by ``factor`` from now on."""
