@@ -17,7 +17,7 @@ class BrokerConnection:
         self._stream = stream
         self._received = bytearray()
 
-    async def ask(self, frame: bytes) -> bytes:
+    async def exchange(self, frame: bytes) -> bytes:
         """Send a request; return its answer without the size.
 
         :raises OSError: if the broker closed the connection.

@@ -111,7 +111,7 @@ class Client(ABC):
             try:
                 wire = await self._wire(attempt.broker)
                 attempt.sent_ns = self._under_test.now_ns()
-                answer = await wire.ask(frame)
+                answer = await wire.exchange(frame)
             except LOST:
                 attempt.error_code = int(ErrorCode.network_exception)
             else:
@@ -131,7 +131,7 @@ class Client(ABC):
             self._wires[broker] = await self._under_test.wire(address)
         return self._wires[broker]
 
-    async def _ask_for_leader(
+    async def _request_metadata(
         self, topic: str, intended_ns: int, request_id: int = NO_REQUEST
     ) -> Sequence[MetadataResponsePartition] | None:
         """Request a topic's leader from a random broker; None without an answer."""
@@ -155,7 +155,7 @@ class Client(ABC):
         return rows
 
 
-class Asker(Client):
+class MetadataReader(Client):
     """Requests the metadata of a topic from any broker."""
 
     def __init__(self, topic: str, *client: Any) -> None:
@@ -163,7 +163,7 @@ class Asker(Client):
         self._topic = topic
 
     async def _send(self, request_id: int, intended_ns: int) -> None:
-        await self._ask_for_leader(self._topic, intended_ns, request_id)
+        await self._request_metadata(self._topic, intended_ns, request_id)
 
 
 class Producer(Client):
@@ -206,7 +206,7 @@ class Producer(Client):
 
     async def _refresh(self, intended_ns: int) -> None:
         """Update the known leader, if the queried broker knows one."""
-        for row in await self._ask_for_leader(self._topic, intended_ns) or ():
+        for row in await self._request_metadata(self._topic, intended_ns) or ():
             leads = 0 <= int(row.leader_id) < len(self._under_test.nodes)
             if int(row.partition_index) == self._partition and leads:
                 self._leader = int(row.leader_id)

@@ -90,7 +90,7 @@ class ClusterOperator:
 
     async def _metadata(self) -> MetadataResponse | None:
         try:
-            return await self._ask(
+            return await self._call(
                 MetadataRequest(topics=[], allow_auto_topic_creation=False)
             )
         except LOST:
@@ -113,7 +113,7 @@ class ClusterOperator:
             )
             for topic, count in self._topics.items()
         ]
-        answer = await self._ask(CreateTopicsRequest(topics=topics, timeout=_TIMEOUT))
+        answer = await self._call(CreateTopicsRequest(topics=topics, timeout=_TIMEOUT))
         for row in answer.topics:
             _expect(row.error_code, f"creating {row.name}")
 
@@ -131,7 +131,7 @@ class ClusterOperator:
             )
             for topic, count in self._topics.items()
         ]
-        answer = await self._ask(
+        answer = await self._call(
             AlterPartitionReassignmentsRequest(timeout=_TIMEOUT, topics=wanted)
         )
         _expect(answer.error_code, "reassigning")
@@ -157,7 +157,7 @@ class ClusterOperator:
                 )
                 for topic, of_topic in groupby(keys, key=lambda key: key.topic)
             ]
-        answer = await self._ask(
+        answer = await self._call(
             ElectLeadersRequest(
                 election_type=int(ElectionType.PREFERRED),
                 topic_partitions=wanted,
@@ -169,12 +169,12 @@ class ClusterOperator:
             for row in topic.partition_result:
                 _expect(row.error_code, f"an election of {topic.topic}", _UNCHANGED)
 
-    async def _ask(self, request: RequestMessage[A]) -> A:
+    async def _call(self, request: RequestMessage[A]) -> A:
         key = request.api_key
         version = _VERSIONS[key]
         wire = await self._under_test.wire(self._under_test.controller.data)
         try:
-            answer = await wire.ask(
+            answer = await wire.exchange(
                 encode_request(key, version, 0, _CLIENT_ID, request)
             )
         finally:

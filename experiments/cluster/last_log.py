@@ -76,5 +76,5 @@ async def _fetched(
         topics=[FetchTopic(topic=topic, partitions=[wanted])],
     )
     frame = requests.encode(ApiKey.FETCH, _NUMBER, _CLIENT_ID, body)
-    answer: FetchResponse = requests.decoded(ApiKey.FETCH, await wire.ask(frame))
+    answer: FetchResponse = requests.decoded(ApiKey.FETCH, await wire.exchange(frame))
     return answer.responses[0].partitions[0]

@@ -15,7 +15,7 @@ import trio
 
 from broker.protocol.topic_partition import TopicPartition
 from experiments.cluster.attempt_log import AttemptLog
-from experiments.cluster.cluster_clients import Asker, Client, Producer
+from experiments.cluster.cluster_clients import Client, MetadataReader, Producer
 from experiments.cluster.cluster_operator import ClusterOperator
 from experiments.cluster.cluster_under_test import LOST, ClusterUnderTest
 from experiments.cluster.last_log import LogUnreadable, records_of
@@ -58,11 +58,11 @@ class ClusterOutcome:
 
 def reasons(failures: BaseExceptionGroup[RunFailed]) -> str:
     """Return the messages of all failures, at any depth of nesting."""
-    said = [
+    messages = [
         reasons(each) if isinstance(each, BaseExceptionGroup) else str(each)
         for each in failures.exceptions
     ]
-    return "; ".join(dict.fromkeys(said))
+    return "; ".join(dict.fromkeys(messages))
 
 
 class LoadedCluster:
@@ -132,7 +132,7 @@ class LoadedCluster:
             if sender.traffic.request.api == "produce":
                 yield Producer(timeout_ms, sender, *about)
             else:
-                yield Asker(next(iter(self._topics)), sender, *about)
+                yield MetadataReader(next(iter(self._topics)), sender, *about)
 
     async def _set_up(self) -> None:
         """Create the topics: one replica leads, another is the preferred one."""

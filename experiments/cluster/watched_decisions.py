@@ -68,14 +68,14 @@ class Decisions:
                 if event is SessionEvent.EXPIRED:
                     raise RunFailed("ZooKeeper has not seen this process in time")
                 if not isinstance(event, SessionEvent) and event.path in self._paths:
-                    await self._look(event.path, self._under_test.now_ns())
+                    await self._read(event.path, self._under_test.now_ns())
 
     async def follow(self, keys: Iterable[TopicPartition]) -> None:
         """Watch partitions from now on."""
         for key in keys:
             path = paths.partition_state(key)
             self._paths[path] = key
-            await self._look(path, self._under_test.now_ns())
+            await self._read(path, self._under_test.now_ns())
 
     def standing(self, key: TopicPartition) -> Leadership:
         """Return the last known state of a followed partition."""
@@ -85,7 +85,7 @@ class Decisions:
         """Return a partition's last known leader, negative if there is none."""
         return self._known[key].leader
 
-    async def _look(self, path: str, heard_ns: int) -> None:
+    async def _read(self, path: str, notified_ns: int) -> None:
         key = self._paths[path]
         data, stat = await self._znodes.get(path, watch=True)
         found = read_leadership(data, stat.version)
@@ -94,7 +94,7 @@ class Decisions:
         if known is not None and known.leader_epoch < found.leader_epoch:
             # The write happened before the end of its millisecond.
             written_ns = self._under_test.zookeeper_ns(stat.mtime_ms + 1)
-            decided_ns = min(heard_ns, written_ns)
+            decided_ns = min(notified_ns, written_ns)
             self.made.append(
                 Decision(key=key, leader=found.leader, decided_ns=decided_ns)
             )

@@ -2,11 +2,11 @@
 
 ``python -m experiments.processes.cut_off server.properties`` is ``doorkeeper serve``
 with controllable outgoing connections. A line ``silent PORT...`` on standard input
-blocks all bytes to and from those ports. ``heard PORT...`` passes them again, starting
-with the held ones. The connecting end holds the bytes, so two brokers are cut off from
-each other when both receive the line; their other connections, such as clients', are
-not affected. No packet is lost and no connection breaks, as with a cable unplugged for
-less than TCP's time-outs. The other side notices a close at once.
+blocks all bytes to and from those ports. ``restored PORT...`` passes them again,
+starting with the held ones. The connecting end holds the bytes, so two brokers are cut
+off from each other when both receive the line; their other connections, such as
+clients', are not affected. No packet is lost and no connection breaks, as with a cable
+unplugged for less than TCP's time-outs. The other side notices a close at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from broker.config import BrokerConfig
 from broker.process import main as serve
 
 SILENT: Final = "silent"
-HEARD: Final = "heard"
+RESTORED: Final = "restored"
 
 
 class Links:
@@ -43,21 +43,21 @@ class Links:
         word, *ports = line.split()
         if word == SILENT:
             self._silent.update(map(int, ports))
-        elif word == HEARD:
+        elif word == RESTORED:
             self._silent.difference_update(map(int, ports))
         else:
-            raise ValueError(f"{line!r}: expected {SILENT} or {HEARD}")
+            raise ValueError(f"{line!r}: expected {SILENT} or {RESTORED}")
         self._changed.set()
         self._changed = trio.Event()
 
-    async def heard(self, port: int) -> None:
+    async def wait_until_open(self, port: int) -> None:
         """Wait until bytes to a port pass."""
         while port in self._silent:
             await self._changed.wait()
 
     async def connect(self, host: str, port: int) -> Stream:
         """Open a stream, see `Connect`; blocks while the port is silent."""
-        await self.heard(port)
+        await self.wait_until_open(port)
         return _Linked(await self._connect(host, port), self, port)
 
 
@@ -72,7 +72,7 @@ class _Linked:
         self._held: list[bytes] = []
 
     async def send_all(self, data: bytes) -> None:
-        await self._links.heard(self._port)
+        await self._links.wait_until_open(self._port)
         await self._stream.send_all(data)
 
     async def receive_some(self) -> bytes:
@@ -80,9 +80,9 @@ class _Linked:
             try:
                 self._held.append(await self._stream.receive_some())
             except trio.BrokenResourceError:
-                await self._links.heard(self._port)
+                await self._links.wait_until_open(self._port)
                 raise
-        await self._links.heard(self._port)
+        await self._links.wait_until_open(self._port)
         return self._held.pop()
 
     async def aclose(self) -> None:

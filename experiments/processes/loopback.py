@@ -23,7 +23,7 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def ask(port: int, frame: bytes) -> bytes:
+def exchange(port: int, frame: bytes) -> bytes:
     """Send a frame; return the answer without its size; raises `OSError`."""
     with socket.create_connection((HOST, port), _ATTEMPT_S) as client:
         client.sendall(frame)

@@ -80,7 +80,7 @@ class Pinning:
             os.sched_setaffinity(0, allowed)
 
     @contextlib.contextmanager
-    def beside_generator(self) -> Iterator[None]:
+    def off_broker_cpu(self) -> Iterator[None]:
         """Keep this process, with all its threads, off the brokers' CPU.
 
         Its priority is below a generator's, which is scheduled first on that CPU.

@@ -67,7 +67,7 @@ class ProgressBar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._tell_uncounted()
+        self._report_uncounted()
         self._progress.stop()
 
     def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
@@ -89,7 +89,7 @@ class ProgressBar:
             block = f"session {trial.session + 1}/{sessions.count}"
             worth_a_line = trial.block % sessions.rounds == 0
             if worth_a_line and trial.block > self._block:
-                self._tell_uncounted()
+                self._report_uncounted()
         if not self._console.is_terminal and trial.block > self._block and worth_a_line:
             self._console.print(f"{block}, {self._left()} left")
         self._block = max(self._block, trial.block)
@@ -122,7 +122,7 @@ class ProgressBar:
             self._uncounted[_kind(result.reason)] += 1
         self.tick()
 
-    def _tell_uncounted(self) -> None:
+    def _report_uncounted(self) -> None:
         """Print the number and reasons of invalid runs since the last such line."""
         for kind, count in self._uncounted.most_common():
             self._console.print(f"runs that do not count: {count} ({kind})")

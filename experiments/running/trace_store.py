@@ -36,7 +36,7 @@ class TraceStore:
         self._in_sweep = points[0].number is not None
         self._places: dict[str, list[tuple[str, int]]] = {}
         self._sha256: dict[str, str] = {}
-        self._asked: set[str] = set()
+        self._claimed: set[str] = set()
         self.entries: list[dict[str, Any]] = []
         for point in points:
             for block in range(point.experiment.blocks):
@@ -45,12 +45,12 @@ class TraceStore:
         for entry in known:
             self._take_up(entry)
 
-    def wanted(self, trial: Trial) -> bool:
+    def claim(self, trial: Trial) -> bool:
         """Return whether this trial should return its trace; True once per trace."""
         drawing = drawing_key(trial.experiment, trial.block)
-        if drawing in self._asked:
+        if drawing in self._claimed:
             return False
-        self._asked.add(drawing)
+        self._claimed.add(drawing)
         return True
 
     def fault(self, outcome: Outcome) -> str:
@@ -79,12 +79,12 @@ class TraceStore:
         drawing = entry.get("drawing", "")
         kept = (
             drawing in self._places
-            and drawing not in self._asked
+            and drawing not in self._claimed
             and entry["code"] == self._code
             and (self._directory / entry["file"]).exists()
         )
         if kept:
-            self._asked.add(drawing)
+            self._claimed.add(drawing)
             self._sha256[drawing] = entry["sha256"]
             self._list(drawing, entry["sha256"], entry["requests"])
 

@@ -82,7 +82,7 @@ class Failure:
     ``ours`` is true if the code is at fault.
     """
 
-    words: str
+    message: str
     ours: bool
 
 
@@ -98,7 +98,7 @@ def expect(found: Answer) -> tuple[Outcome, ...]:
     """
     if not isinstance(found, Failure):
         return found
-    raise TrialFailed(found.words) if found.ours else WorldError(found.words)
+    raise TrialFailed(found.message) if found.ours else WorldError(found.message)
 
 
 class TraceCache:

@@ -271,15 +271,15 @@ def attempt(world: str, work: Work) -> Answer:
     try:
         return runner.run(work, lambda trial: None)
     except (WorldError, ExperimentError) as error:
-        return Failure(words=str(error), ours=False)
+        return Failure(message=str(error), ours=False)
     except (OSError, MemoryError) as error:
         # Usually a full disk: no fault of the code that a trace would explain.
-        words = f"{type(error).__name__}: {error}".removesuffix(": ")
-        return Failure(words=f"{runner.run_id}: {words}", ours=False)
+        message = f"{type(error).__name__}: {error}".removesuffix(": ")
+        return Failure(message=f"{runner.run_id}: {message}", ours=False)
     except Exception:
         # Sent as text, because not every exception can be pickled; `expect` raises it.
-        words = f"{runner.run_id}: {traceback.format_exc()}"
-        return Failure(words=words, ours=True)
+        message = f"{runner.run_id}: {traceback.format_exc()}"
+        return Failure(message=message, ours=True)
 
 
 @functools.cache

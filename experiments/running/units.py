@@ -107,7 +107,7 @@ class Units:
         ]
         return Work(
             rounds=tuple(tuple(it) for _, it in groupby(numbered, _round)),
-            with_trace=frozenset(it.stem for it in numbered if self._traces.wanted(it)),
+            with_trace=frozenset(it.stem for it in numbered if self._traces.claim(it)),
         )
 
     def started(self, trial: Trial) -> None:

@@ -82,16 +82,16 @@ def compare(
     margin: float,
 ) -> Comparison:
     """Compare theory with each arm's measurements by block, in a world at a point."""
-    said = {
+    theories = {
         arm.name: theory(experiment, arm, world, pooled(blocks[arm.name]))
         for arm in experiment.arms
         if arm.name in blocks
     }
-    count = sum(len(each.predictions) for each in said.values())
+    count = sum(len(each.predictions) for each in theories.values())
     level = 1 - experiment.analysis.alpha / max(1, count)
     computed = WORLDS[world].computed
     rows = []
-    for arm, each in said.items():
+    for arm, each in theories.items():
         for prediction in each.predictions:
             key = prediction.quantity, prediction.reported
             values = [it.values[key] for it in blocks[arm] if key in it.values]
@@ -112,10 +112,10 @@ def compare(
                 )
             )
     if computed:
-        rows += _paths(world, point, said, blocks)
+        rows += _paths(world, point, theories, blocks)
     silences = [
         Silence(world=world, point=point, arm=arm, reason=reason)
-        for arm, each in said.items()
+        for arm, each in theories.items()
         for reason in each.silences
     ]
     return Comparison(rows=rows, silences=silences)
@@ -140,13 +140,13 @@ def interval(values: Sequence[float], level: float) -> tuple[float, float]:
 def _paths(
     world: str,
     point: str,
-    said: Mapping[str, Theory],
+    theories: Mapping[str, Theory],
     blocks: Mapping[str, list[TrialMeasures]],
 ) -> Iterable[PredictionRow]:
     """Compare the sum of size times wait, which these arms share on every path."""
     alike = [
         arm
-        for arm, each in said.items()
+        for arm, each in theories.items()
         if any(it.quantity == WORK_X_WAIT for it in each.predictions)
     ]
     for arm in alike[1:]:

@@ -60,15 +60,15 @@ def ratios(
         if arm.name in blocks
     }
     base = means.get(baseline, {})
-    asked = [
+    expected = [
         (arm, name, latency / base[name])
         for arm, of_class in means.items()
         for name, latency in of_class.items()
         if arm != baseline and name in base
     ]
-    level = 1 - experiment.analysis.alpha / max(1, len(asked))
+    level = 1 - experiment.analysis.alpha / max(1, len(expected))
     rows = []
-    for arm, name, predicted in asked:
+    for arm, name, predicted in expected:
         logs = _log_ratios(blocks[arm], blocks[baseline], name)
         mean, half = interval(logs, level)
         bounded = math.isfinite(half)
@@ -88,15 +88,15 @@ def ratios(
     return rows
 
 
-def write(rows: Sequence[RatioRow], margin: float, said: str, path: Path) -> None:
+def write(rows: Sequence[RatioRow], margin: float, summary: str, path: Path) -> None:
     """Write rows for the report of their worlds.
 
-    ``said`` summarises all predictions, including those that are no ratios.
+    ``summary`` summarises all predictions, including those that are no ratios.
     """
     content = {
         "schema": SCHEMA,
         "margin": margin,
-        "said": said,
+        "said": summary,
         "ratios": [asdict(row) for row in rows],
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

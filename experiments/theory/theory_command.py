@@ -49,14 +49,14 @@ def run(
     found, relative = [], []
     apart = experiment.analysis.margin_worlds
     for world, point, blocks in _blocks(experiment, run_dirs, worlds, console):
-        asked = point.experiment, world, point.name, blocks
-        found.append(compare(*asked, margin))
-        relative += ratios(*asked, apart)
+        arguments = point.experiment, world, point.name, blocks
+        found.append(compare(*arguments, margin))
+        relative += ratios(*arguments, apart)
     _print(found, console)
-    said = _sum(found, margin)
-    console.print(said, highlight=False)
+    summary = _sum(found, margin)
+    console.print(summary, highlight=False)
     if out is not None:
-        write(relative, apart, said, out)
+        write(relative, apart, summary, out)
         console.print(f"written to {out}", markup=False, highlight=False)
     return not any(comparison.contradicted for comparison in found)
 

@@ -153,7 +153,7 @@ class Session:
         self._stack.close()
 
     def _start(self) -> None:
-        self._stack.enter_context(self._pinning.beside_generator())
+        self._stack.enter_context(self._pinning.off_broker_cpu())
         directory = scratch("doorkeeper-session-")
         self._at = Path(self._stack.enter_context(directory))
         for arm in self._arms:
@@ -167,9 +167,9 @@ class Session:
             SpeedProbe(self._pinning, self._at, self._tick)
         )
         self._load.send(targets_line(targets))
-        said = self._load.line(_STARTED_TIMEOUT_S, *self._everyone())
-        if said != READY:
-            raise self._load.failure(f"said {said!r}")
+        line = self._load.line(_STARTED_TIMEOUT_S, *self._everyone())
+        if line != READY:
+            raise self._load.failure(f"printed {line!r}")
 
     def _child(self, name: str, module: str, argument: str) -> Child:
         command = [sys.executable, "-m", module, argument]

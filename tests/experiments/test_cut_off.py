@@ -56,7 +56,7 @@ async def test_bytes_sent_while_cut_off_arrive_afterwards(
         nursery.start_soon(stream.send_all, b"in between")
         assert await far.ends[0].receive_some() == b"before "
         assert await waits(far.ends[0].receive_some)
-        links.obey(f"heard {PORT}")
+        links.obey(f"restored {PORT}")
         assert await far.ends[0].receive_some() == b"in between"
 
 
@@ -69,7 +69,7 @@ async def test_bytes_received_while_cut_off_survive_a_cancelled_read(
     assert await waits(stream.receive_some)
     await far.ends[0].send_all(b"two")
     assert await waits(stream.receive_some)
-    links.obey(f"heard {PORT}")
+    links.obey(f"restored {PORT}")
     assert await stream.receive_some() == b"one"
     assert await stream.receive_some() == b"two"
 
@@ -81,7 +81,7 @@ async def test_the_end_of_a_stream_is_not_seen_while_cut_off(
     links.obey(f"silent {PORT}")
     await far.ends[0].aclose()
     assert await waits(stream.receive_some)
-    links.obey(f"heard {PORT}")
+    links.obey(f"restored {PORT}")
     assert await stream.receive_some() == b""
 
 
@@ -110,7 +110,7 @@ async def test_a_broken_connection_is_not_seen_while_cut_off(
     links.obey(f"silent {PORT}")
     assert await waits(stream.receive_some)
     assert await waits(lambda: stream.send_all(b"more"))
-    links.obey(f"heard {PORT}")
+    links.obey(f"restored {PORT}")
     with pytest.raises(trio.BrokenResourceError):
         await stream.receive_some()
 
@@ -122,7 +122,7 @@ async def test_a_connection_attempt_while_cut_off_is_not_answered(
     assert await waits(lambda: links.connect(HOST, PORT))
     assert not far.ends
     await links.connect(HOST, OTHER)
-    links.obey(f"heard {PORT}")
+    links.obey(f"restored {PORT}")
     await links.connect(HOST, PORT)
     assert len(far.ends) == 2
 

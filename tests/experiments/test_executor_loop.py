@@ -79,7 +79,7 @@ def test_repetitions_come_next_and_even_after_the_last_trial(room: int) -> None:
 def test_a_world_that_cannot_run_is_distinguished_from_a_cell_that_raises() -> None:
     with ThreadPoolExecutor(1) as threads:
         todo = Twice(deque([Work(rounds=((first_trial(),),))]))
-        failure = Failure(words="no broker", ours=False)
+        failure = Failure(message="no broker", ours=False)
         with pytest.raises(WorldError, match="no broker"):
             next(stream(lambda _: threads.submit(lambda: failure), todo, lambda: 1))
 

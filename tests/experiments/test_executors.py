@@ -241,7 +241,7 @@ def test_a_worker_with_other_code_refuses() -> None:
     work = Work(rounds=((trial,),))
     refused = attempt_there("another hash", "model", work)
     assert isinstance(refused, Failure)
-    assert "would run other code" in refused.words
+    assert "would run other code" in refused.message
     played = attempt("model", work)
     assert not isinstance(played, Failure)
     assert played[0].trial == trial

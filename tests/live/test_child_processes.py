@@ -56,7 +56,7 @@ def test_a_child_without_a_cpu_of_its_own_may_use_all(tmp_path: Path) -> None:
     pinning = Pinning.here()
     allowed = sorted(os.sched_getaffinity(0))
     with (
-        pinning.beside_generator(),
+        pinning.off_broker_cpu(),
         child(BIND, tmp_path, pinning.binding(None).text()) as bound,
     ):
         assert bound.line(20) == f"[{allowed}, {pinning.nice}]"
@@ -75,7 +75,7 @@ def test_the_launcher_keeps_off_the_brokers_cpu_with_all_its_threads() -> None:
     other.start()
     ready.wait()
     try:
-        with pinning.beside_generator():
+        with pinning.off_broker_cpu():
             for thread in (0, other.native_id):
                 assert thread is not None
                 cpus = os.sched_getaffinity(thread)

@@ -44,7 +44,7 @@ class Local:
         workers: list[_Worker] = []
         try:
             while True:
-                self._hand_out(todo, workers)
+                self._distribute(todo, workers)
                 busy = {it.pipe: it for it in workers if it.under_way}
                 if not busy:
                     return
@@ -59,7 +59,7 @@ class Local:
                 worker.process.join()
                 worker.pipe.close()
 
-    def _hand_out(self, todo: Todo, workers: list[_Worker]) -> None:
+    def _distribute(self, todo: Todo, workers: list[_Worker]) -> None:
         """Give trials to the least loaded processes, and start further ones."""
         while True:
             least = min(workers, key=lambda it: it.under_way, default=None)
@@ -93,20 +93,20 @@ class _Worker:
 
     def send(self, work: Work) -> None:
         """Send one more trial."""
-        with _its_death_told():
+        with _reporting_death():
             self.pipe.send(work)
         self.under_way += 1
 
     def receive(self) -> Answer:
         """Receive the next answer."""
-        with _its_death_told():
+        with _reporting_death():
             answer: Answer = self.pipe.recv()
         self.under_way -= 1
         return answer
 
 
 @contextlib.contextmanager
-def _its_death_told() -> Iterator[None]:
+def _reporting_death() -> Iterator[None]:
     try:
         yield
     except (EOFError, OSError) as error:

@@ -60,7 +60,7 @@ class Spark:
             try:
                 session = stack.enter_context(self._connect())
             except Exception as error:
-                raise TrialFailed(f"no session: {_said(error)}") from error
+                raise TrialFailed(f"no session: {_error_line(error)}") from error
             context = session.sparkContext
             threads = stack.enter_context(ThreadPoolExecutor(_THREADS_MAX))
             try:
@@ -102,10 +102,10 @@ def attempt_there(code: str, world: str, work: Work) -> Answer:
     found = code_sha256()
     if found == code:
         return attempt(world, work)
-    words = (
+    message = (
         f"{socket.gethostname()} would run other code: {found[:12]}, not {code[:12]}"
     )
-    return Failure(words=words, ours=True)
+    return Failure(message=message, ours=True)
 
 
 def _job(context: SparkContext, world: str, work: Work) -> Answer:
@@ -116,18 +116,18 @@ def _job(context: SparkContext, world: str, work: Work) -> Answer:
         return one.map(lambda each: attempt_there(code, world, each)).collect()[0]
     except Exception as error:
         raise TrialFailed(
-            f"{work.trials[0].run_id}: Spark reports: {_said(error)}"
+            f"{work.trials[0].run_id}: Spark reports: {_error_line(error)}"
         ) from error
 
 
-def _said(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """Return the line of Java's and Python's traces with the error."""
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "Error: " in line or "Exception: " in line]
-    said = (telling or lines or [type(error).__name__])[0]
-    if "No module named" in said or "Cannot run program" in said:
-        said += (
+    errors = [line for line in lines if "Error: " in line or "Exception: " in line]
+    line = (errors or lines or [type(error).__name__])[0]
+    if "No module named" in line or "Cannot run program" in line:
+        line += (
             "; PYSPARK_PYTHON has to name a Python on the workers' machines with the "
             "packages of requirements.lock"
         )
-    return said
+    return line

@@ -69,7 +69,7 @@ class _Host:
 
     @property
     def processes(self) -> tuple[Child, ...]:
-        return (self.node.broker, *self.node.beside)
+        return (self.node.broker, *self.node.companions)
 
     def target(self) -> Target:
         return Target(

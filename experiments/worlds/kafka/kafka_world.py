@@ -31,7 +31,7 @@ _REHEARSALS: Final = 2
 _CLUSTER_OVERHEAD_S: Final = 20.0
 _CLUSTER_REST_S: Final = 5.0
 # Time of encoding and of the probe, without a session's start.
-_BESIDE_EPISODE_S: Final = 0.3
+_EPISODE_OVERHEAD_S: Final = 0.3
 
 
 def make(tick: Callable[[], None]) -> Kafka:
@@ -67,7 +67,7 @@ class Kafka:
         start_s = max(length_s, self._hosts.unrecorded_s) + _OVERHEAD_S
         if experiment.sessions is None:
             return length_s + start_s
-        return length_s + _BESIDE_EPISODE_S + start_s / experiment.sessions.rounds
+        return length_s + _EPISODE_OVERHEAD_S + start_s / experiment.sessions.rounds
 
     def session(self, experiment: Experiment) -> Session:
         """Return a session of all arms that has not started."""

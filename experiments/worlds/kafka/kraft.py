@@ -46,7 +46,7 @@ class KRaftMode:
             nodes.wait_for_broker(broker, ports, START_TIMEOUT_S)
             yield Running(
                 broker=broker,
-                beside=(),
+                companions=(),
                 data=(HOST, ports.data),
                 control=None,
                 jmx=ports.jmx,

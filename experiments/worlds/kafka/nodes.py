@@ -64,7 +64,7 @@ class Running:
     """
 
     broker: Child
-    beside: tuple[Child, ...]
+    companions: tuple[Child, ...]
     data: Address
     control: Address | None
     jmx: int
@@ -135,8 +135,8 @@ def complete(version: str, site: Site, options: Sequence[str]) -> None:
             timeout=START_TIMEOUT_S,
         )
     except subprocess.CalledProcessError as error:
-        said = error.stderr or error.stdout
-        raise RunFailed(f"{options[0]} failed: {said}") from error
+        output = error.stderr or error.stdout
+        raise RunFailed(f"{options[0]} failed: {output}") from error
     except subprocess.TimeoutExpired as error:
         raise RunFailed(str(error)) from error
 

@@ -35,7 +35,7 @@ class ZooKeeperMode:
                 nodes.wait_for_broker(broker, ports, START_TIMEOUT_S)
                 yield Running(
                     broker=broker,
-                    beside=(zookeeper,),
+                    companions=(zookeeper,),
                     data=(HOST, ports.data),
                     control=(HOST, ports.control) if control_plane else None,
                     jmx=ports.jmx,

@@ -18,7 +18,7 @@ from experiments.cluster.member_keys import Endpoints
 from experiments.cluster.recorded import BrokerRecording
 from experiments.processes.child import Binding
 from experiments.processes.children import UNKNOWN_CPU_TIME, Child, CpuTime
-from experiments.processes.cut_off import HEARD, SILENT
+from experiments.processes.cut_off import RESTORED, SILENT
 from experiments.processes.loopback import HOST, free_ports
 from experiments.processes.pinning import Pinning
 from experiments.worlds.live import live_brokers
@@ -136,7 +136,7 @@ class LiveBrokers:
             else:
                 self._silent[number].discard(from_whom)
             if number in self._up:
-                self._send(number, SILENT if apart else HEARD, from_whom)
+                self._send(number, SILENT if apart else RESTORED, from_whom)
 
     async def slow(self, number: int, factor: float) -> None:
         """Run a broker for only part of the time from now on."""

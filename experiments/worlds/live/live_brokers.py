@@ -113,7 +113,7 @@ def listening(
     """
     found: dict[str, Address] = {}
     for _ in range(count):
-        line = _said(arm, broker, timeout_s)
+        line = _starting_line(arm, broker, timeout_s)
         name, _, address = line.removeprefix(_READY).partition("://")
         host, _, port = address.rpartition(":")
         if not line.startswith(_READY) or not port.isdecimal():
@@ -122,7 +122,7 @@ def listening(
     return found
 
 
-def _said(arm: Arm, broker: Child, timeout_s: float) -> str:
+def _starting_line(arm: Arm, broker: Child, timeout_s: float) -> str:
     """Wait for a line from a starting broker."""
     try:
         return broker.line(timeout_s)

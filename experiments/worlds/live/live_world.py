@@ -30,7 +30,7 @@ _OVERHEAD_S = 0.8
 # Starts and stops of ZooKeeper and a cluster's brokers, and settling times.
 _CLUSTER_OVERHEAD_S = 12.0
 # Probing, encoding, and an episode's share of its session's start and end.
-_BESIDE_EPISODE_S = 0.15
+_EPISODE_OVERHEAD_S = 0.15
 
 
 def make(tick: Callable[[], None]) -> Live:
@@ -53,10 +53,10 @@ class Live:
 
     def estimate_s(self, experiment: Experiment) -> float:
         """Return the load's length plus the overhead of a run."""
-        beside_s = _OVERHEAD_S if experiment.sessions is None else _BESIDE_EPISODE_S
+        overhead_s = _OVERHEAD_S if experiment.sessions is None else _EPISODE_OVERHEAD_S
         if experiment.cluster is not None:
-            beside_s = _CLUSTER_OVERHEAD_S
-        return experiment.workload.duration_s + beside_s
+            overhead_s = _CLUSTER_OVERHEAD_S
+        return experiment.workload.duration_s + overhead_s
 
     def session(self, experiment: Experiment) -> Session:
         """Return a session of all arms that has not started."""

@@ -104,7 +104,7 @@ class Engine:
                 if serial == it.end_serial:
                     self._end(it, now_ns)
                 elif serial == it.check_serial:
-                    self._ask(it, now_ns)
+                    self._check_preemption(it, now_ns)
             elif type(it) is Site:
                 it.alarm_ns = NEVER_NS
                 self._fill(it, now_ns)
@@ -137,7 +137,7 @@ class Engine:
         elif site.outranked_at_ns is not None:
             if not site.settled:
                 self._consider_in_time(site, site.running[0], now_ns)
-        elif site.asks:
+        elif site.checks_preemption:
             self._consider(site, now_ns)
         return True
 
@@ -154,7 +154,7 @@ class Engine:
             self._fill(site, now_ns)
         elif site.outranked_at_ns is not None:
             self._consider_in_time(site, site.running[0], now_ns)
-        elif site.asks:
+        elif site.checks_preemption:
             self._consider(site, now_ns)
 
     # ---- serving ------------------------------------------------------------------
@@ -257,7 +257,7 @@ class Engine:
         if site.watches:
             self._watch(site, task, now_ns)
 
-    def _ask(self, task: ModelTask, now_ns: int) -> None:
+    def _check_preemption(self, task: ModelTask, now_ns: int) -> None:
         """Check at a preemption point whether the task must yield."""
         site = self._site_of[task.plane]
         site.charge(task, now_ns - task.charged_ns, now_ns)

@@ -76,7 +76,7 @@ class Site:
         self.may_idle = not all(
             plane.scheduler.work_conserving for plane in self.planes
         )
-        self.asks = self.watches or preempts != {NEVER}
+        self.checks_preemption = self.watches or preempts != {NEVER}
         self.last: ModelTask | None = None
         self.preempted = False
         self.lost_ns = 0

@@ -88,7 +88,7 @@ class Threads:
 
     # For the engine, a site without free servers whose tasks are never preempted.
     free: Final = 0
-    asks: Final = False
+    checks_preemption: Final = False
     outranked_at_ns: Final = None
 
     def __init__(

@@ -355,7 +355,7 @@ async def _prepare(
     stream = MemoryStream(network.connect(ports[_DATA]))
     numbers = itertools.count(1)
 
-    async def asked(request: SetupRequest) -> bytes:
+    async def send_request(request: SetupRequest) -> bytes:
         while True:
             await stream.send_all(request.frame(-next(numbers)))
             answer = await receive_frame(stream)
@@ -368,9 +368,9 @@ async def _prepare(
 
     answer = b""
     for request in frames.setup_requests(workload, START_MS):
-        answer = await asked(request)
+        answer = await send_request(request)
     node = frames.node_of(answer)
     for request in frames.preparations(workload, node):
-        await asked(request)
+        await send_request(request)
     await stream.aclose()
     return node
