@@ -305,7 +305,7 @@ class Dispatcher:
         """Run turns until no task is ready; return a task that has its own worker."""
         ledger, pick, wanted = self.ledger, self._turns.pick, self._wanted
         while not self._closed:
-            task = pick(now_ns) or self._look_for_more()
+            task = pick(now_ns) or self._poll_sources()
             if wanted and task is not None and task.plane in wanted:
                 self._made_room(task.plane)
             if task is None or task.go_on is not None:
@@ -327,13 +327,13 @@ class Dispatcher:
                 now_ns = self._upkeep.step(ledger, self._spend)
         return None
 
-    def _look_for_more(self) -> Task | None:
+    def _poll_sources(self) -> Task | None:
         """Read the sources again if several tasks were served in a row, then pick."""
         if self._served <= 1:
             return None
         self._served = 0
-        for look in self._sources:
-            look()
+        for read in self._sources:
+            read()
         return self._turns.pick(self.now_ns())
 
     async def _poll(self) -> int:
@@ -411,8 +411,8 @@ class Dispatcher:
         task.local_done_ns = task.remote_done_ns = ended_ns = now_ns()
         task.service_ns = ended_ns - began_ns
         done(task, served)
-        ledger.until_ns = gone_ns = now_ns()
-        self._turns.finish(task, task.prior_ns + gone_ns - began_ns, gone_ns)
+        ledger.until_ns = left_ns = now_ns()
+        self._turns.finish(task, task.prior_ns + left_ns - began_ns, left_ns)
         return True
 
     @types.coroutine
@@ -556,7 +556,7 @@ class Dispatcher:
         if type(trap) is Release:
             self._release(task, lock, now_ns)
             return False
-        if lock.ask(task):
+        if lock.take_or_wait(task):
             return False
         if lock.inherits:
             task.plane.step_back(task, now_ns)
@@ -610,7 +610,7 @@ class Dispatcher:
     def _obey_lent(self, runner: Task, trap: object, now_ns: int) -> None:
         """Execute a holder's trap in a lent turn; leave its waits to its own turn."""
         if type(trap) is Acquire:
-            trap.lock.ask(runner)
+            trap.lock.take_or_wait(runner)
         elif type(trap) is Release:
             self._release(runner, trap.lock, now_ns)
         elif trap is not PREEMPT:

@@ -81,9 +81,9 @@ class Laws:
         self._ordered = plane.scheduler.keeps_flow_order
         self._flows: dict[tuple[str, str], _Flow] = {}
         self._answered: dict[int, int] = {}
-        self._gone: tuple[_Flow, Task] | None = None
+        self._last_finished: tuple[_Flow, Task] | None = None
         self._window_ns = 0
-        self._look_ns = 0
+        self._next_check_ns = 0
         # Number of seats at the beginning of the window.
         self._seats = plane.seats_in_use
 
@@ -117,11 +117,11 @@ class Laws:
             answered[connection] = number
         if self._fair:
             # The bill of a task is complete only after it has left the plane.
-            if self._gone is not None:
-                self._bill(*self._gone)
-            self._gone = flow, task
-        if now_ns >= self._look_ns:
-            self._look(now_ns)
+            if self._last_finished is not None:
+                self._bill(*self._last_finished)
+            self._last_finished = flow, task
+        if now_ns >= self._next_check_ns:
+            self._check_window(now_ns)
 
     def _out_of_order(self) -> None:
         if self._ordered:
@@ -143,7 +143,7 @@ class Laws:
 
     # ---- once per window ----------------------------------------------------------
 
-    def _look(self, now_ns: int) -> None:
+    def _check_window(self, now_ns: int) -> None:
         plane = self.plane
         waiting = self._waiting()
         queued = sum(task.dequeued_ns < 0 for task in waiting)
@@ -154,12 +154,12 @@ class Laws:
             self._compare(waiting)
         elif self._is_changing and not (waiting or plane.seated):
             self._flows.clear()
-            self._gone = None
+            self._last_finished = None
             self._fair, self._is_changing = True, False
         if len(self._flows) + len(self._answered) > _KEPT:
             self._flows.clear()
             self._answered.clear()
-        self._window_ns, self._look_ns = now_ns, now_ns + WINDOW_NS
+        self._window_ns, self._next_check_ns = now_ns, now_ns + WINDOW_NS
         self._seats = plane.seats_in_use
 
     def _compare(self, waiting: list[Task]) -> None:

@@ -58,16 +58,16 @@ class Lending:
         free = self.seats - plane.seated - other.seated
         if plane.seated < plane.seats:
             return free > 0
-        return plane in self._borrowers and free > self._wanted(other)
+        return plane in self._borrowers and free > self._demand(other)
 
     def reclaims(self, plane: PlaneCore) -> bool:
         """Return whether the plane has to return a seat at a preemption point."""
         if plane.seated <= plane.seats_in_use:
             return False
         other = self._other[plane]
-        return self.seats - plane.seated - other.seated < self._wanted(other)
+        return self.seats - plane.seated - other.seated < self._demand(other)
 
-    def _wanted(self, owner: PlaneCore) -> int:
+    def _demand(self, owner: PlaneCore) -> int:
         """Return how many free seats of its own a plane could use now."""
         return min(len(owner.scheduler), max(0, owner.seats - owner.seated))
 

@@ -85,7 +85,7 @@ class TaskLock:
             await _trap(self._release)
         # Otherwise the dispatcher has ended, and no task will run any more.
 
-    def ask(self, task: Task) -> bool:
+    def take_or_wait(self, task: Task) -> bool:
         """Take the lock for ``task`` and return True, or record it as a waiter.
 
         :raises LockError: if waiting would close a cycle.

@@ -46,7 +46,7 @@ class Locks:
         if lock.holder is task:
             return task
         waits = task.locking is not None and task.locking.waits_for is lock
-        if not waits and lock.ask(task):
+        if not waits and lock.take_or_wait(task):
             return task
         runner = lock.runner(task) if lock.inherits else None
         assert runner is None or isinstance(runner, ModelTask)
