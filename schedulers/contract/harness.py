@@ -66,7 +66,7 @@ class PolicyHarness:
         self.serving: dict[int, Job] = {}
         self.away: dict[int, Job] = {}
         self.finished: list[int] = []
-        self._gone: list[Job] = []
+        self._last_finished: list[Job] = []
         self.true_ns: dict[int, int] = {}
         self._unserved: dict[tuple[str, str], deque[int]] = {}
         # CPU attained by each job when it was picked.
@@ -110,7 +110,9 @@ class PolicyHarness:
         """Charge a job in service with CPU, but never more than it needs."""
         outranked = self.subject.outranks(job, self.now_ns)
         at_ns = foresight_of(self.subject).outranked_at_ns(job)
-        self._use(job, min(used_ns, self.rest_ns(job)), told=(self.subject, self._twin))
+        self._use(
+            job, min(used_ns, self.rest_ns(job)), informed=(self.subject, self._twin)
+        )
         if not self._outranks(job):
             return
         if not outranked and self.subject.preempts != IN_SERVICE:
@@ -130,7 +132,7 @@ class PolicyHarness:
 
     def unserved(self) -> list[Job]:
         """Return jobs that are not in service: waiting, away, and the last finished."""
-        return [*self._gone, *self.waiting.values(), *self.away.values()]
+        return [*self._last_finished, *self.waiting.values(), *self.away.values()]
 
     def debit(self, job: Job, used_ns: int) -> None:
         """Charge CPU to a job that is not in service: waiting, away, or finished."""
@@ -184,11 +186,11 @@ class PolicyHarness:
         If the policy declares ``leave_suffices``, only its twin receives ``ran`` first.
         """
         suffices = foresight_of(self.subject).leave_suffices
-        told = (self._twin,) if suffices else (self.subject, self._twin)
-        self._use(job, self.rest_ns(job), told=told)
+        informed = (self._twin,) if suffices else (self.subject, self._twin)
+        self._use(job, self.rest_ns(job), informed=informed)
         self._leave(job, done=True)
         self.finished.append(job.number)
-        self._gone = [job]
+        self._last_finished = [job]
         self._inspect()
 
     def drain(self) -> None:
@@ -213,11 +215,11 @@ class PolicyHarness:
     def _both(self, job: Job) -> tuple[tuple[Scheduler, Job], tuple[Scheduler, Job]]:
         return (self.subject, job), (self._twin, self._doubles[job.number])
 
-    def _use(self, job: Job, used_ns: int, *, told: tuple[Scheduler, ...]) -> None:
+    def _use(self, job: Job, used_ns: int, *, informed: tuple[Scheduler, ...]) -> None:
         self.now_ns += used_ns
         for scheduler, it in self._both(job):
             it.attained_ns += used_ns
-            if scheduler in told:
+            if scheduler in informed:
                 scheduler.ran(it, used_ns, self.now_ns)
         self._inspect()
 

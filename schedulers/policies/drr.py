@@ -69,7 +69,7 @@ class Drr(Scheduler, Foresight):
         """Take the next job of the first flow in the round that has credit."""
         if not self._waiting:
             return None
-        flow = self._whose_turn()
+        flow = self._next_flow()
         job = flow.jobs.popleft()
         self._waiting -= 1
         flow.in_service += 1
@@ -118,7 +118,7 @@ class Drr(Scheduler, Foresight):
         assert all(flow in self._round for flow in backlogged)
         assert self._waiting == sum(len(flow.jobs) for flow in backlogged)
 
-    def _whose_turn(self) -> _Flow:
+    def _next_flow(self) -> _Flow:
         """Return the next flow with credit; end the turns of flows without credit."""
         while True:
             flow = self._round[0]

@@ -20,14 +20,15 @@ class _Client:
     """
 
     __slots__ = (
-        "ceiling", "floor", "jobs", "limited", "name", "reserved", "shared", "weight"
+        "jobs", "limit", "limited", "name", "reservation", "reserved", "shared",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, name: str, config: SchedulerConfig, job: Job) -> None:
         self.name = name
         self.jobs: deque[Job] = deque()
-        self.floor = config.option(f"reservation.{name}", 0.0)
-        self.ceiling = config.option(f"limit.{name}", float("inf"))
+        self.reservation = config.option(f"reservation.{name}", 0.0)
+        self.limit = config.option(f"limit.{name}", float("inf"))
         self.weight = config.weight(job)
         self.reserved = self.limited = self.shared = 0
 
@@ -61,8 +62,8 @@ class MClock(Scheduler, Foresight):
         for name in config.options:
             rule, _, request_class = name.partition(".")
             if rule == "limit":
-                floor = config.option(f"reservation.{request_class}", 0.0)
-                config.option(name, 1.0, least=max(floor, 1e-6))
+                reservation = config.option(f"reservation.{request_class}", 0.0)
+                config.option(name, 1.0, least=max(reservation, 1e-6))
         self._config = config
         self._clients: dict[str, _Client] = {}
         self._waiting = 0
@@ -81,7 +82,7 @@ class MClock(Scheduler, Foresight):
     def pick(self, now_ns: int) -> Job | None:
         """Take the head of a class whose reservation is due, else by ``shared``."""
         waiting = [client for client in self._clients.values() if client.jobs]
-        due = [it for it in waiting if it.floor and it.reserved <= now_ns]
+        due = [it for it in waiting if it.reservation and it.reserved <= now_ns]
         if due:
             client = min(due, key=lambda it: (it.reserved, it.jobs[0].number))
         else:
@@ -93,19 +94,19 @@ class MClock(Scheduler, Foresight):
         self._waiting -= 1
         charged_ns = max(0, job.cost_ns - job.attained_ns)
         job.tag = (charged_ns, job.attained_ns, bool(due))
-        self._bill(client, charged_ns, by_floor=bool(due))
+        self._bill(client, charged_ns, by_reservation=bool(due))
         return job
 
     def debit(self, job: Job, used_ns: int, now_ns: int) -> None:
         """Advance the class's clocks, as for a job served by weight."""
-        self._bill(self._clients[job.request_class], used_ns, by_floor=False)
+        self._bill(self._clients[job.request_class], used_ns, by_reservation=False)
 
     def leave(self, job: Job, now_ns: int, *, done: bool) -> None:
         """Correct the class's clocks to the CPU that the turn used."""
-        charged_ns, attained_ns, by_floor = job.tag
+        charged_ns, attained_ns, by_reservation = job.tag
         used_ns = job.attained_ns - attained_ns
         client = self._clients[job.request_class]
-        self._bill(client, used_ns - charged_ns, by_floor=by_floor)
+        self._bill(client, used_ns - charged_ns, by_reservation=by_reservation)
 
     def resume(self, job: Job, now_ns: int) -> None:
         """Put the job at the head of its class."""
@@ -118,7 +119,7 @@ class MClock(Scheduler, Foresight):
     def next_event_ns(self, now_ns: int) -> int | None:
         """Return when the first reservation or limit allows a waiting job."""
         moments = [
-            min(it.limited, it.reserved) if it.floor else it.limited
+            min(it.limited, it.reserved) if it.reservation else it.limited
             for it in self._clients.values()
             if it.jobs
         ]
@@ -142,8 +143,8 @@ class MClock(Scheduler, Foresight):
         client.limited = max(client.limited, now_ns)
         client.shared = max(client.shared, min(others, default=client.shared))
 
-    def _bill(self, client: _Client, cost_ns: int, *, by_floor: bool) -> None:
-        client.limited += round(cost_ns / client.ceiling)
+    def _bill(self, client: _Client, cost_ns: int, *, by_reservation: bool) -> None:
+        client.limited += round(cost_ns / client.limit)
         client.shared += round(cost_ns / client.weight)
-        if client.floor and by_floor:
-            client.reserved += round(cost_ns / client.floor)
+        if client.reservation and by_reservation:
+            client.reserved += round(cost_ns / client.reservation)
