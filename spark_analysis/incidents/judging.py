@@ -21,7 +21,7 @@ from spark_analysis.incidents.incident_measures import (
     of_run,
 )
 from spark_analysis.incidents.overload import overload_of
-from spark_analysis.judging.cells import Word, noise_floor, word_of
+from spark_analysis.judging.cells import Word, noise_floor, verdict_of
 from spark_analysis.judging.contrast import Contrast, adjust, contrast_from
 from spark_analysis.judging.metrics import Metric
 from spark_analysis.judging.rules import Rules, rules_of
@@ -176,7 +176,7 @@ def _cell(
         difference = _interval(differences, confidence)
         word = "A/A"
         if arm != rules.again:
-            word, _ = word_of(contrast, noise, metric, rules.options.alpha)
+            word, _ = verdict_of(contrast, noise, metric, rules.options.alpha)
     return IncidentCell(
         arm=arm,
         measure=measure,

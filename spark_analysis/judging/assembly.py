@@ -111,14 +111,14 @@ def _pairs(manifest: Manifest) -> tuple[Pair, ...]:
 
     Arms of a design are left out, because its effects are reported.
     """
-    asked = tuple(Pair(*names) for names in manifest.options.pairs)
+    configured = tuple(Pair(*names) for names in manifest.options.pairs)
     if len(manifest.points) == 1:
-        return asked
+        return configured
     design = {arm.name for arm in manifest.arms if arm.factors}
     against = [
         Pair(arm, manifest.baseline) for arm in manifest.rivals if arm not in design
     ]
-    return (*asked, *(pair for pair in against if pair not in asked))
+    return (*configured, *(pair for pair in against if pair not in configured))
 
 
 def _all_phases(key: Key, tallies: Sequence[Tally]) -> PhaseMeans:

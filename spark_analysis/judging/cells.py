@@ -204,7 +204,7 @@ def noise_floor(again: Contrast | None) -> Estimate | None:
     return ratio_of(Estimate(0.0, -widest, widest))
 
 
-def word_of(
+def verdict_of(
     contrast: Contrast, noise: Estimate | None, metric: Metric, alpha: float
 ) -> tuple[Word, str]:
     """Return the word for a contrast that was not refused, and its reason."""
@@ -244,7 +244,7 @@ def _cell(
     elif cell.arm == rules.again:
         word = "A/A"
     else:
-        word, why = word_of(contrast, noise, metric, rules.options.alpha)
+        word, why = verdict_of(contrast, noise, metric, rules.options.alpha)
         if word == "not significant" and p_min is not None and not why:
             why = _too_few(len(contrast.logs), p_min, rules.options.alpha)
     tail = tail_of(cell, metric)

@@ -103,8 +103,8 @@ def paired_logs(
 ) -> tuple[dict[int, float], bool]:
     """Return the value of each session of both arms, and whether it is pooled."""
     # A session without a request has no value to compare.
-    asked = zip(arm.sessions, arm.values, arm.counts, strict=True)
-    mine = {session: value for session, value, count in asked if count}
+    counted = zip(arm.sessions, arm.values, arm.counts, strict=True)
+    mine = {session: value for session, value, count in counted if count}
     theirs = dict(zip(base.sessions, base.values, strict=True))
     own = {
         session: log_ratio(value, theirs[session])

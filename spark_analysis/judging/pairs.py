@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from spark_analysis.judging.cell_sessions import CellSessions
-from spark_analysis.judging.cells import CellKey, why_refused, word_of
+from spark_analysis.judging.cells import CellKey, verdict_of, why_refused
 from spark_analysis.judging.comparison import Comparison
 from spark_analysis.judging.contrast import Contrast, adjust, contrast_of
 from spark_analysis.judging.metrics import Metric
@@ -58,7 +58,7 @@ class PairCell:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PairedCells:
     comparison: Comparison
     class_name: str
     pair: Pair
@@ -86,7 +86,7 @@ def pair_cells(
         for name in classes
         for cell in _family(
             [
-                _Asked(of, name, pair)
+                _PairedCells(of, name, pair)
                 for pair in family
                 for of in comparisons
                 if all((name, arm, metric.name) in of.sessions for arm in pair)
@@ -98,20 +98,22 @@ def pair_cells(
 
 
 def _family(
-    asked: Sequence[_Asked], metric: Metric, rule: Callable[[FloatArray], FloatArray]
+    pairs: Sequence[_PairedCells],
+    metric: Metric,
+    rule: Callable[[FloatArray], FloatArray],
 ) -> Iterator[PairCell]:
     refusals = [
         why_refused(metric, it.comparison.rules.options, *it.sessions(metric))
-        for it in asked
+        for it in pairs
     ]
     contrasts = [
         contrast_of(one, other, metric, it.comparison.rules)
-        for it, why in zip(asked, refusals, strict=True)
+        for it, why in zip(pairs, refusals, strict=True)
         for one, other in [it.sessions(metric)]
         if not why
     ]
     judged = iter(adjust(contrasts, rule))
-    for it, why in zip(asked, refusals, strict=True):
+    for it, why in zip(pairs, refusals, strict=True):
         found = None if why else next(judged)
         alpha = it.comparison.rules.options.alpha
         yield PairCell(
@@ -127,7 +129,7 @@ def _family(
 
 
 def _winner(contrast: Contrast, metric: Metric, alpha: float) -> Winner:
-    word, _ = word_of(contrast, None, metric, alpha)
+    word, _ = verdict_of(contrast, None, metric, alpha)
     match word:
         case "better":
             return "first"

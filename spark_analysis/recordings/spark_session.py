@@ -87,10 +87,10 @@ def spark_session(
                 session = _start(master, rows)
         except Exception as error:
             chatter.seek(0)
-            said = _telling(chatter.read().decode(errors="replace")) or _telling(
+            line = _error_line(chatter.read().decode(errors="replace")) or _error_line(
                 str(error)
             )
-            raise SparkFailed(f"Spark at {master} does not start: {said}") from error
+            raise SparkFailed(f"Spark at {master} does not start: {line}") from error
         try:
             idle = local or remote or not packages
             sent = contextlib.nullcontext() if idle else _sent(packages, session)
@@ -182,7 +182,7 @@ def _of_launcher(before: Mapping[str, str], *, local: bool) -> dict[str, str]:
     return wanted
 
 
-def _telling(text: str) -> str:
+def _error_line(text: str) -> str:
     """Return the line with the error from Java's and Spark's output."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     faults = [it for it in lines if re.search(r"(Error|Exception|^\[[A-Z_.]+\])", it)]
@@ -197,7 +197,7 @@ def _unreadable(error: BaseException) -> DamagedFile | None:
         return None
     path = re.sub("^file:/*", "/", unquote(file[1]))
     causes = re.findall(r"Caused by: (.*)", text)
-    why = causes[-1] if causes else _telling(text)
+    why = causes[-1] if causes else _error_line(text)
     return DamagedFile(path, f"damaged, or no Parquet file: {why}")
 
 

@@ -85,14 +85,14 @@ class Experiment:
         return row
 
 
-def collect(runs: Path, beside: Path, template: Path) -> list[str]:
+def collect(runs: Path, data: Path, template: Path) -> list[str]:
     """Copy each analysed experiment's results to files next to the page.
 
     Of its figures, only those named in the template are copied. Returns the names of
     the copied experiments.
     """
     prose = _prose(template)
-    beside.mkdir(parents=True, exist_ok=True)
+    data.mkdir(parents=True, exist_ok=True)
     names = []
     for report in sorted(runs.glob("*/report/results.json")):
         name = report.parents[1].name
@@ -100,13 +100,13 @@ def collect(runs: Path, beside: Path, template: Path) -> list[str]:
         for key in _DRAWN:
             experiment.found[key] = []
         summary = as_csv(experiment.summary.table)
-        (beside / f"{name}.json").write_text(
+        (data / f"{name}.json").write_text(
             json_text(experiment.found), encoding="utf-8"
         )
-        (beside / f"{name}.csv").write_text(summary, encoding="utf-8")
+        (data / f"{name}.csv").write_text(summary, encoding="utf-8")
         for figure in sorted(report.parent.glob("figures/*.svg")):
             if f"/{name}-{figure.name})" in prose:
-                shutil.copy(figure, beside / f"{name}-{figure.name}")
+                shutil.copy(figure, data / f"{name}-{figure.name}")
         names.append(name)
     return names
 
@@ -128,17 +128,17 @@ def _read(name: str, path: Path) -> Experiment:
     return experiment
 
 
-def render(template: Path, beside: Path) -> str:
+def render(template: Path, data: Path) -> str:
     """Return the page.
 
     :raises RecordingError: if the template names an experiment or row that is missing.
     """
     experiments = {
-        path.stem: _read(path.stem, path) for path in sorted(beside.glob("*.json"))
+        path.stem: _read(path.stem, path) for path in sorted(data.glob("*.json"))
     }
-    judged = judged_predictions(beside / JUDGEMENT)
+    judged = judged_predictions(data / JUDGEMENT)
     doses = {
-        path.stem: read_doses(path) for path in sorted(beside.glob(f"{DOSES}/*.json"))
+        path.stem: read_doses(path) for path in sorted(data.glob(f"{DOSES}/*.json"))
     }
     environment = Environment(
         loader=FileSystemLoader(template.parent),

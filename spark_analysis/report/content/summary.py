@@ -133,7 +133,7 @@ class Summary:
             }
             yield {
                 **row,
-                "verdict": _word(row),
+                "verdict": _verdict(row),
                 **{world: _with_interval(of) for world, of in there.items()},
                 **prices,
             }
@@ -386,21 +386,21 @@ def _price_heading(class_name: str) -> str:
     return f"{class_name} price"
 
 
-def _word(row: Row) -> str:
+def _verdict(row: Row) -> str:
     return row["verdict"].partition(":")[0]
 
 
 def _price(row: Row | None) -> str:
     """Return the ratio of a secondary class, with its verdict if decided."""
     if row is None or row["ratio"] is None:
-        return NONE if row is None else _word(row)
+        return NONE if row is None else _verdict(row)
     word = f" {row['verdict']}" if row["verdict"] in _DECIDED else ""
     return f"{ratio(row['ratio'])}{word}"
 
 
 def _with_interval(row: Row | None) -> str:
     if row is None or row["ratio"] is None:
-        return NONE if row is None else _word(row)
+        return NONE if row is None else _verdict(row)
     ends = ratio_interval(row["ratio_low"], row["ratio_high"])
     return f"{ratio(row['ratio'])} ({ends})"
 
@@ -420,7 +420,7 @@ def _overlap(one: Row, other: Row) -> bool:
 
 
 def _tally(rows: Sequence[Row]) -> dict[str, int]:
-    return dict(Counter(_word(row) for row in rows))
+    return dict(Counter(_verdict(row) for row in rows))
 
 
 def _counts(rows: Sequence[Row]) -> str:
