@@ -52,7 +52,7 @@ class Measure:
     take: Callable[[Running], Sequence[float]]
     by_java: bool = False
 
-    def asks(self, broker: Running, names: Collection[str]) -> bool:
+    def applies_to(self, broker: Running, names: Collection[str]) -> bool:
         """Return whether ``broker``, one of ``names``, takes part.
 
         A measurement with Kafka's tools or codecs compares Kafka and Doorkeeper only,
@@ -83,10 +83,10 @@ def rows() -> Iterator[BenchRow]:
         tails = {peer.name: _tails(running[0], peer, samples) for peer in running[1:]}
     for title, peer in zip(starts, running, strict=True):
         if peer is not running[0]:
-            yield from rows_beside(peer.name, title, {**samples, **tails[peer.name]})
+            yield from peer_rows(peer.name, title, {**samples, **tails[peer.name]})
 
 
-def rows_beside(
+def peer_rows(
     peer: str,
     title: str,
     samples: Mapping[tuple[str, str], Mapping[str, Sequence[float]]],
@@ -138,7 +138,7 @@ def measure_round(
     names = [broker.name for broker in running]
     for measure in measures:
         for broker in order:
-            if measure.asks(broker, names):
+            if measure.applies_to(broker, names):
                 figures = measure.take(broker)
                 for unit, figure in zip(measure.units, figures, strict=True):
                     samples[measure.name, unit][broker.name].append(figure)

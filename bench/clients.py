@@ -86,10 +86,10 @@ def commit(
     for group, names in groups.items():
         numbers = range(partitions)
         places = [TopicPartition(name, it, 0) for name in names for it in numbers]
-        asked = [ConsumerGroupTopicPartitions(group, places)]
+        requested = [ConsumerGroupTopicPartitions(group, places)]
         ends_s = time.monotonic() + _WAIT_S
         while True:
-            (committed,) = admin.alter_consumer_group_offsets(asked).values()
+            (committed,) = admin.alter_consumer_group_offsets(requested).values()
             answers = committed.result(_WAIT_S).topic_partitions
             errors = [it.error for it in answers if it.error]
             if not errors:

@@ -126,15 +126,15 @@ def _is_whole(admin: Any, topic: str | None) -> bool:
     from confluent_kafka import KafkaException
 
     try:
-        told = admin.list_topics(timeout=5)
+        metadata = admin.list_topics(timeout=5)
     except KafkaException:
         # The broker that received the request is down.
         return False
-    if len(told.brokers) < BROKERS or told.controller_id < 0:
+    if len(metadata.brokers) < BROKERS or metadata.controller_id < 0:
         return False
     if topic is None:
         return True
-    found = told.topics.get(topic)
+    found = metadata.topics.get(topic)
     return found is not None and all(
         it.leader >= 0 and len(it.isrs) == BROKERS for it in found.partitions.values()
     )

@@ -62,7 +62,7 @@ def _chunk_us(*, apart: bool) -> float:
             for _ in range(_TIMES // _CHUNK):
                 began_ns = time.perf_counter_ns()
                 for number in range(1, _CHUNK + 1):
-                    urgent = _task(number, _URGENT, _nothing, _forget)
+                    urgent = _task(number, _URGENT, _nothing, _discard)
                     assert dispatcher.offer(core, urgent)
                     if apart:
                         await preempt()
@@ -84,7 +84,7 @@ def _chunk_us(*, apart: bool) -> float:
     return trio.run(main)
 
 
-def _forget(_task: Task, _result: Any) -> None:
+def _discard(_task: Task, _result: Any) -> None:
     """Discard a result."""
 
 

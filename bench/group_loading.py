@@ -184,7 +184,7 @@ class _Connection:
         """Return the error of an OffsetFetch of a group of the partition."""
         topics = [OffsetFetchRequestTopic(name="committed", partition_indexes=[0])]
         body = OffsetFetchRequest(group_id="group-0", topics=topics)
-        return ErrorCode(self._ask(ApiKey.OFFSET_FETCH, 5, body).error_code)
+        return ErrorCode(self._call(ApiKey.OFFSET_FETCH, 5, body).error_code)
 
     def lead(self, leader: int, leader_epoch: int) -> None:
         """Make a broker the leader of the partition."""
@@ -201,11 +201,11 @@ class _Connection:
             replicas=(_HERE, _ELSEWHERE),
         )
         body = requests.leader_and_isr({_PARTITION.topic: [state]}).to_wire(4)
-        answer = self._ask(ApiKey.LEADER_AND_ISR, 4, body)
+        answer = self._call(ApiKey.LEADER_AND_ISR, 4, body)
         errors = [each.error_code for each in answer.partition_errors]
         assert errors == [ErrorCode.none], answer
 
-    def _ask(self, key: ApiKey, version: int, body: Any) -> Any:
+    def _call(self, key: ApiKey, version: int, body: Any) -> Any:
         self._socket.sendall(encode_request(key, version, 0, "bench", body))
         size = int.from_bytes(self._answers.read(4))
         return decode_response(key, version, self._answers.read(size))[1]

@@ -98,10 +98,10 @@ def _life(running: brokers.Running) -> dict[str, float]:
             time.sleep(0.05)
 
     def named() -> int:
-        told = admin.list_topics(timeout=_TIMEOUT_S).topics
-        return sum(len(told[name].partitions) for name in names if name in told)
+        metadata = admin.list_topics(timeout=_TIMEOUT_S).topics
+        return sum(len(metadata[name].partitions) for name in names if name in metadata)
 
-    def ask() -> None:
+    def request_metadata() -> None:
         for _ in range(_ASKED):
             assert named() == TOPICS * PARTITIONS
 
@@ -111,7 +111,7 @@ def _life(running: brokers.Running) -> dict[str, float]:
     return {
         "create_s": _timed(create),
         "fill_s": _timed(lambda: clients.fill(running, names, PARTITIONS)),
-        "metadata_s": _timed(ask) / _ASKED,
+        "metadata_s": _timed(request_metadata) / _ASKED,
         "delete_s": _timed(delete),
     }
 

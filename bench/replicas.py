@@ -201,8 +201,8 @@ def failover_s(cluster: Cluster) -> float:
 
 def _leader(admin: Any) -> int:
     """Return the leader of the topic of small requests."""
-    told = admin.list_topics(TOPIC, timeout=_WAIT_S).topics[TOPIC]
-    leader: int = told.partitions[0].leader
+    metadata = admin.list_topics(TOPIC, timeout=_WAIT_S).topics[TOPIC]
+    leader: int = metadata.partitions[0].leader
     return leader
 
 

@@ -30,7 +30,7 @@ from bench.beside import (
     Measure,
     Samples,
     measure_round,
-    rows_beside,
+    peer_rows,
     volume_measures,
     warm_up_volumes,
 )
@@ -81,8 +81,8 @@ def rows() -> Iterator[BenchRow]:
     try:
         with directory() as stores:
             certificates.write_stores(stores)
-            yield from _beside_kafka(list(_measures_of_tls()), _warm_up_tls, stores)
-        yield from _beside_kafka([_transactions(_TRANSACTIONS)], _warm_up_transactions)
+            yield from _against_kafka(list(_measures_of_tls()), _warm_up_tls, stores)
+        yield from _against_kafka([_transactions(_TRANSACTIONS)], _warm_up_transactions)
     except NoKafka as none:
         print(f"left out: {none}", file=sys.stderr)
 
@@ -90,7 +90,7 @@ def rows() -> Iterator[BenchRow]:
 # ---- against Kafka ------------------------------------------------------------------
 
 
-def _beside_kafka(
+def _against_kafka(
     measures: Sequence[Measure],
     warm_up: Callable[[Running], None],
     stores: Path | None = None,
@@ -105,7 +105,7 @@ def _beside_kafka(
             broker.pin()
         for number in range(_ROUNDS):
             measure_round(number, running, measures, samples)
-    yield from rows_beside(KAFKA, f"Apache Kafka {KAFKA_VERSION}", samples)
+    yield from peer_rows(KAFKA, f"Apache Kafka {KAFKA_VERSION}", samples)
 
 
 def _warm_up_tls(broker: Running) -> None:

@@ -67,8 +67,8 @@ def test_kafkas_tools_are_run_only_where_kafka_is(names, asked):
     by_java = Measure(name="", units=("MB/s",), take=lambda _: [1], by_java=True)
     plain = Measure(name="", units=("MB/s",), take=lambda _: [1])
     each = [running(name) for name in names]
-    assert {it.name for it in each if by_java.asks(it, names)} == asked
-    assert all(plain.asks(it, names) for it in each)
+    assert {it.name for it in each if by_java.applies_to(it, names)} == asked
+    assert all(plain.applies_to(it, names) for it in each)
 
 
 @pytest.fixture
