@@ -82,10 +82,10 @@ _OF_CLUSTER = click.option(
 
 
 def _command(action: str, number: int, data: Path) -> None:
-    from doorkeeper.local_cluster.cluster_control import ControlError, ask_cluster
+    from doorkeeper.local_cluster.cluster_control import ControlError, send_command
 
     with failing(ControlError):
-        ask_cluster(data, action, number)
+        send_command(data, action, number)
 
 
 @cluster.command()

@@ -27,8 +27,8 @@ def results(
     from spark_analysis.report.findings import collect, render
 
     with failing(RecordingError):
-        beside = data or out.with_suffix("")
-        names = [name for of in runs for name in collect(of, beside, template)]
-        text = render(template, beside)
+        data_dir = data or out.with_suffix("")
+        names = [name for of in runs for name in collect(of, data_dir, template)]
+        text = render(template, data_dir)
     out.write_text(text, encoding="utf-8")
     click.echo(f"{out}: new results of {', '.join(names) or 'no experiment'}")

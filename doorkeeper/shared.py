@@ -99,14 +99,14 @@ class Commands(click.Group):
             extra = missing_extra(ctx.invoked_subcommand, error.name)
             if extra is None:
                 raise
-            words = f"`doorkeeper {ctx.invoked_subcommand}` needs {error.name}"
+            message = f"`doorkeeper {ctx.invoked_subcommand}` needs {error.name}"
             raise click.ClickException(
-                f"{words}: pip install 'doorkeeper[{extra}]'"
+                f"{message}: pip install 'doorkeeper[{extra}]'"
             ) from error
         except OSError as error:
             if error.errno not in _OF_FILES:
                 raise
-            raise click.ClickException(in_words(error)) from error
+            raise click.ClickException(describe_os_error(error)) from error
         except BaseException as error:
             from schedulers import policy_fault
 
@@ -120,23 +120,23 @@ def expect_extra(extra: str, user: str) -> None:
     """End the command with a message if an extra that ``user`` needs is missing."""
     missing = missing_module(extra)
     if missing is not None:
-        words = f"{user} needs {missing}: pip install 'doorkeeper[{extra}]'"
-        raise click.ClickException(words)
+        message = f"{user} needs {missing}: pip install 'doorkeeper[{extra}]'"
+        raise click.ClickException(message)
 
 
-def in_words(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Return a message for a fault of the file system, with the file if known."""
-    words = error if error.filename is None else f"{error.filename}: {error.strerror}"
-    return f"{words}{_limit_on_files(error)}"
+    message = error if error.filename is None else f"{error.filename}: {error.strerror}"
+    return f"{message}{_limit_on_files(error)}"
 
 
 def _limit_on_files(error: Exception) -> str:
     """Return the exceeded limit on open files that an error names; empty if none."""
-    words = str(error)
-    if os.strerror(errno.EMFILE) in words:
+    message = str(error)
+    if os.strerror(errno.EMFILE) in message:
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return f"; this process may open {most} files and sockets (ulimit -n)"
-    if os.strerror(errno.ENFILE) in words:
+    if os.strerror(errno.ENFILE) in message:
         return "; all processes together have opened fs.file-max files (sysctl)"
     return ""
 

@@ -70,7 +70,7 @@ def control_socket(directory: Path) -> Iterator[ControlSocket]:
             (directory / _SOCKET).unlink(missing_ok=True)
 
 
-def ask_cluster(directory: Path, action: str, number: int) -> None:
+def send_command(directory: Path, action: str, number: int) -> None:
     """Send a command to the running cluster whose data is in ``directory``.
 
     :raises ControlError: if there is no such cluster, or it refuses.

@@ -36,7 +36,7 @@ from experiments.load import load_requests as requests
 from experiments.processes.child import Binding
 from experiments.processes.children import Child, RunFailed, bound_child
 from experiments.processes.java import TERMINATED
-from experiments.processes.loopback import HOST, ask, free_ports
+from experiments.processes.loopback import HOST, exchange, free_ports
 from experiments.processes.own_zookeeper import start_own_zookeeper
 from experiments.processes.zookeeper import start_zookeeper, wait_for_zookeeper
 
@@ -78,10 +78,10 @@ def run(
         expect_connect_string(zookeeper)
     with (
         _directory(directory) as at,
-        _signals() as asked,
+        _signals() as received,
         contextlib.ExitStack() as stack,
     ):
-        cluster = _Cluster(at, asked, stack)
+        cluster = _Cluster(at, received, stack)
         try:
             cluster.start(brokers, port, shared, zookeeper, console_port)
         except _Stopped:
@@ -113,11 +113,13 @@ def _directory(given: Path | None) -> Iterator[Path]:
 @contextlib.contextmanager
 def _signals() -> Iterator[list[int]]:
     """Collect signals that request the end, instead of stopping at any instruction."""
-    asked: list[int] = []
+    received: list[int] = []
     numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {it: signal.signal(it, lambda it, _: asked.append(it)) for it in numbers}
+    before = {
+        it: signal.signal(it, lambda it, _: received.append(it)) for it in numbers
+    }
     try:
-        yield asked
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -126,9 +128,11 @@ def _signals() -> Iterator[list[int]]:
 class _Cluster:
     """The processes of a cluster; all of them end with it."""
 
-    def __init__(self, at: Path, asked: list[int], stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, at: Path, received: list[int], stack: contextlib.ExitStack
+    ) -> None:
         self._at = at
-        self._asked = asked
+        self._received = received
         self._stack = stack
         self._bound = Binding(
             parent=os.getpid(), cpus=None, nice=os.getpriority(os.PRIO_PROCESS, 0)
@@ -170,9 +174,9 @@ class _Cluster:
         for broker in self._brokers:
             # A listening broker prints a line; a process that ends meanwhile is
             # reported at once.
-            broker.line(_START_S, *self._beside(), *self._brokers)
+            broker.line(_START_S, *self._shared_children(), *self._brokers)
         for broker, each in zip(self._brokers, ports, strict=True):
-            self._wait_until_it_knows_all(broker, each, count)
+            self._wait_for_metadata(broker, each, count)
         addresses = ",".join(f"{HOST}:{each}" for each in ports)
         click.echo(f"zookeeper.connect={zookeeper}")
         click.echo(f"bootstrap.servers={addresses}")
@@ -180,7 +184,9 @@ class _Cluster:
             command = console_command(console_port, addresses)
             child = bound_child("console", command, self._at, self._bound, self._tick)
             self._console = self._stack.enter_context(child)
-            click.echo(self._console.line(_START_S, *self._beside(), *self._brokers))
+            click.echo(
+                self._console.line(_START_S, *self._shared_children(), *self._brokers)
+            )
 
     def _start_zookeeper(self, *, java: bool) -> str:
         """Start a server; return its address when it answers."""
@@ -194,7 +200,7 @@ class _Cluster:
         self._zookeeper = child
         return f"{HOST}:{port}"
 
-    def _beside(self) -> tuple[Child, ...]:
+    def _shared_children(self) -> tuple[Child, ...]:
         """Return the processes that all brokers need: ZooKeeper, if it is a child."""
         return () if self._zookeeper is None else (self._zookeeper,)
 
@@ -215,18 +221,18 @@ class _Cluster:
         child = bound_child(name, command, self._at, self._bound, self._tick)
         return self._stack.enter_context(child)
 
-    def _wait_until_it_knows_all(self, broker: Child, port: int, count: int) -> None:
+    def _wait_for_metadata(self, broker: Child, port: int, count: int) -> None:
         """Wait until a broker's metadata names all brokers and the controller."""
         ends_s = time.monotonic() + _START_S
         while not _names_all(port, count):
-            self._look()
+            self._check_children()
             if time.monotonic() > ends_s:
                 raise broker.failure(f"knows no cluster of {count} brokers")
 
-    def _look(self) -> None:
+    def _check_children(self) -> None:
         """Check that the processes are alive, then pause."""
         self._tick()
-        for child in (*self._beside(), *self._brokers):
+        for child in (*self._shared_children(), *self._brokers):
             child.expect_alive()
         time.sleep(_LOOK_S)
 
@@ -237,7 +243,7 @@ class _Cluster:
         """
         while True:
             self._tick()
-            for child in self._beside():
+            for child in self._shared_children():
                 child.expect_alive()
             for number, child in self._watched().items():
                 if child.ended and number not in self._down:
@@ -262,7 +268,7 @@ class _Cluster:
                 raise ControlError(f"broker {number} is running already")
             self._brokers[number] = broker = self._start_broker(number)
             try:
-                broker.line(_START_S, *self._beside())
+                broker.line(_START_S, *self._shared_children())
             except RunFailed as failed:
                 raise ControlError(str(failed)) from failed
             self._down.discard(number)
@@ -286,21 +292,21 @@ class _Cluster:
         for child in running:
             child.terminate()
         faults = [child.ending(_STOP_S) for child in running]
-        for child in self._beside():
+        for child in self._shared_children():
             faults.append(child.stop(_STOP_S, self._zookeeper_status))
         if any(faults):
             raise RunFailed("; ".join(filter(None, faults)))
 
     def _tick(self) -> None:
-        if self._asked:
+        if self._received:
             raise _Stopped
 
 
 def _names_all(port: int, count: int) -> bool:
-    asked = MetadataRequest(topics=(), allow_auto_topic_creation=False)
-    frame = requests.encode(ApiKey.METADATA, 1, "doorkeeper-cluster", asked)
+    request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
+    frame = requests.encode(ApiKey.METADATA, 1, "doorkeeper-cluster", request)
     try:
-        answer = requests.decoded(ApiKey.METADATA, ask(port, frame))
+        answer = requests.decoded(ApiKey.METADATA, exchange(port, frame))
     except OSError:
         return False
     return len(answer.brokers) == count and answer.controller_id >= 0

@@ -160,11 +160,11 @@ class BrokerHost:
                 CreatableTopicConfig(name=it, value=configs[it]) for it in configs
             ],
         )
-        asked = CreateTopicsRequest(
+        request = CreateTopicsRequest(
             topics=[topic], timeout=timedelta(seconds=_PATIENCE_S)
         )
         for node in self._serving():
-            answer = await _ask(node, asked, _CREATE_TOPICS_VERSION)
+            answer = await _send_request(node, request, _CREATE_TOPICS_VERSION)
             (row,) = answer.topics
             if row.error_code is not ErrorCode.not_controller:
                 break
@@ -385,9 +385,11 @@ def _stored(partition: Partition) -> Iterator[ConsumerRecord]:
         offset = batches.next_offset
 
 
-async def _ask(node: BrokerNode, asked: RequestMessage[R], version: int) -> R:
+async def _send_request(
+    node: BrokerNode, request: RequestMessage[R], version: int
+) -> R:
     """Send one request to a broker, and return the answer."""
-    frame = encode_request(asked.api_key, version, 1, OWN_CLIENT_ID, asked)
+    frame = encode_request(request.api_key, version, 1, OWN_CLIENT_ID, request)
     received = b""
     stream = await node.own_connect(HOST, node.port)
     try:
@@ -399,5 +401,5 @@ async def _ask(node: BrokerNode, asked: RequestMessage[R], version: int) -> R:
             received += chunk
     finally:
         await stream.aclose()
-    answer: R = decode_response(asked.api_key, version, received[4:])[1]
+    answer: R = decode_response(request.api_key, version, received[4:])[1]
     return answer

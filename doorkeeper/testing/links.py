@@ -145,10 +145,10 @@ class ProcessLink:
         if status:
             raise RuntimeError(f"the test's broker ended with status {status}")
 
-    def _exchange(self, asked: object) -> object:
+    def _exchange(self, call: object) -> object:
         with self._lock:
             try:
-                pickle.dump(asked, self._calls)
+                pickle.dump(call, self._calls)
                 self._calls.flush()
                 is_result, found = pickle.load(self._results)
             except (BrokenPipeError, EOFError, ValueError) as error:

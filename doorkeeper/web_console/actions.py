@@ -138,7 +138,7 @@ def _configs(
 
 
 def _checked_configs(form: Form) -> tuple[dict[str, str], list[str]]:
-    values, deleted = form.pairs("set"), form.words("delete")
+    values, deleted = form.pairs("set"), form.lines("delete")
     if not values and not deleted:
         raise Refused("there is nothing to set or to delete")
     if values.keys() & {*deleted}:

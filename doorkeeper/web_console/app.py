@@ -184,7 +184,9 @@ class Console:
         form = await self._own_form(request, number)
         if isinstance(form, Response):
             return form
-        return await self._prepare(request, number, ACTIONS[name], form, is_asked=True)
+        return await self._prepare(
+            request, number, ACTIONS[name], form, is_confirmed=True
+        )
 
     async def _prepare(
         self,
@@ -193,9 +195,9 @@ class Console:
         action: Action,
         given: Mapping[str, str],
         *,
-        is_asked: bool = False,
+        is_confirmed: bool = False,
     ) -> Response:
-        """Describe a change, and make it if it ``is_asked`` for."""
+        """Describe a change, and make it if it ``is_confirmed`` for."""
         view = self._views[number]
         change: Change | None = None
         outcome: Outcome | None = None
@@ -204,14 +206,14 @@ class Console:
         try:
             form = Form(action.fields, given)
             values = form.values
-            if is_asked or "preview" in given:
+            if is_confirmed or "preview" in given:
                 # A change is prepared from fresh answers.
-                view.forget()
+                view.invalidate()
                 with trio.fail_after(LIMIT_S):
                     async with self._turns:
                         change = await action.prepare(view, form)
                         values = {**values, **change.computed}
-                        if is_asked:
+                        if is_confirmed:
                             outcome = await self._carry_out(request, view, change)
         except (Refused, NoSuchPage) as error:
             refused = str(error)
@@ -234,12 +236,12 @@ class Console:
         self, request: Request, view: ClusterView, change: Change
     ) -> Outcome:
         """Make a change; log it before, and its outcome after."""
-        told = {
+        logged = {
             "client": request.client.host if request.client else "",
             "cluster": view.name,
             "commands": "; ".join(change.commands),
         }
-        logger.info("change is carried out", extra=fields(**told, **change.files))
+        logger.info("change is carried out", extra=fields(**logged, **change.files))
         outcome = "unknown: it was cut off"
         try:
             found = await change.carry_out()
@@ -248,8 +250,8 @@ class Console:
             outcome = f"failed: {error}"
             raise
         finally:
-            logger.info("change has ended", extra=fields(**told, outcome=outcome))
-            view.forget()
+            logger.info("change has ended", extra=fields(**logged, outcome=outcome))
+            view.invalidate()
         return found
 
     # ---- answers --------------------------------------------------------------------

@@ -77,7 +77,7 @@ class Form:
             raise self.refused(name, "is not above zero")
         return found
 
-    def words(self, name: str) -> list[str]:
+    def lines(self, name: str) -> list[str]:
         """Return the lines of a value, each once."""
         return list(
             dict.fromkeys(
@@ -88,7 +88,7 @@ class Form:
     def pairs(self, name: str) -> dict[str, str]:
         """Return lines of ``key=value``."""
         found = {}
-        for line in self.words(name):
+        for line in self.lines(name):
             key, equals, value = line.partition("=")
             if not (equals and key.strip()):
                 raise self.refused(name, "has a line that is not key=value")

@@ -71,17 +71,17 @@ class Kept(Generic[_T]):
 
     def __init__(
         self,
-        ask: Callable[[], Awaitable[_T]],
+        query: Callable[[], Awaitable[_T]],
         age_s: float,
         rows: Callable[[_T], int] = lambda _: 0,
     ) -> None:
-        self._ask = ask
+        self._query = query
         self._age_s = age_s
         self._rows = rows
         self._found: tuple[float, _T] | None = None
         self._lock = trio.Lock()
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Refresh the answer at the next call."""
         self._found = None
 
@@ -90,7 +90,7 @@ class Kept(Generic[_T]):
         async with self._lock:
             if self._found is None or self.age_s() > self._kept_s(self._found[1]):
                 now_s = trio.current_time()
-                self._found = (now_s, await self._ask())
+                self._found = (now_s, await self._query())
             return self._found[1]
 
     def age_s(self) -> float:
@@ -196,9 +196,9 @@ class ClusterView:
         self.rates = RecordRates()
         self.disk_history = DiskHistory()
         self._cluster = Kept(admin.describe_cluster, _KEPT_S)
-        self._topics = Kept(self._ask_topics, _KEPT_S, _partitions)
-        self._disks = Kept(self._ask_disks, _DISKS_KEPT_S, lambda it: it.replicas)
-        self._groups = Kept(self._ask_groups, _KEPT_S, lambda it: len(it.by_name))
+        self._topics = Kept(self._read_topics, _KEPT_S, _partitions)
+        self._disks = Kept(self._read_disks, _DISKS_KEPT_S, lambda it: it.replicas)
+        self._groups = Kept(self._read_groups, _KEPT_S, lambda it: len(it.by_name))
         # By broker.
         self._requests: dict[int, Kept[BrokerRequests]] = {}
 
@@ -253,12 +253,12 @@ class ClusterView:
             )
         }
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Drop all cached answers, before and after a change."""
         for it in (self._cluster, self._topics, self._disks, self._groups):
-            it.forget()
+            it.invalidate()
         for requests in self._requests.values():
-            requests.forget()
+            requests.invalidate()
 
     async def offsets(
         self,
@@ -277,11 +277,11 @@ class ClusterView:
         of_leader = by_leader(topics, wanted)
         found: dict[TopicPartition, int] = {}
 
-        async def ask(leader_id: int) -> bool:
+        async def query(leader_id: int) -> bool:
             """Query partitions piecewise; return whether the broker leads them all."""
             errors: set[ErrorCode] = set()
-            for asked in _pieces(of_leader[leader_id], _PARTITIONS_PER_REQUEST):
-                rows = await self.admin.list_offsets(leader_id, asked, timestamp)
+            for piece in _pieces(of_leader[leader_id], _PARTITIONS_PER_REQUEST):
+                rows = await self.admin.list_offsets(leader_id, piece, timestamp)
                 errors |= {it.error_code for it in rows.values()}
                 found.update(
                     (partition, row.offset)
@@ -290,9 +290,9 @@ class ClusterView:
                 )
             return errors.isdisjoint(STALE_METADATA)
 
-        are_led, failed = await each_of(of_leader, ask)
+        are_led, failed = await each_of(of_leader, query)
         if failed or not all(are_led.values()):
-            self._topics.forget()
+            self._topics.invalidate()
         return found
 
     async def committed(
@@ -307,14 +307,14 @@ class ClusterView:
         for name, group in groups.items():
             by_broker.setdefault(group.coordinator_id, []).append(name)
 
-        async def ask(broker_id: int) -> dict[str, dict[TopicPartition, int]]:
+        async def query(broker_id: int) -> dict[str, dict[TopicPartition, int]]:
             found: dict[str, dict[TopicPartition, int]] = {}
-            for asked in _pieces(by_broker[broker_id], _GROUPS_PER_REQUEST):
-                rows = await self.admin.committed_by_group(broker_id, asked)
+            for piece in _pieces(by_broker[broker_id], _GROUPS_PER_REQUEST):
+                rows = await self.admin.committed_by_group(broker_id, piece)
                 found |= {name: _known(row) for name, row in rows.items()}
             return found
 
-        answers, _ = await each_of(by_broker, ask)
+        answers, _ = await each_of(by_broker, query)
         committed = {
             name: row for rows in answers.values() for name, row in rows.items()
         }
@@ -370,12 +370,12 @@ class ClusterView:
             for it in topic.partitions
         ]
         found: dict[TopicPartition, Reading] = {}
-        for asked in _pieces(partitions[:PARTITIONS_MAX], _PARTITIONS_PER_REQUEST):
+        for piece in _pieces(partitions[:PARTITIONS_MAX], _PARTITIONS_PER_REQUEST):
             now_s = trio.current_time()
             with trio.move_on_after(PERIOD_S):
-                ends = await self.offsets(asked, LATEST)
+                ends = await self.offsets(piece, LATEST)
                 found |= {it: Reading(now_s, end) for it, end in ends.items()}
-            await trio.sleep(len(asked) * _ROW_S)
+            await trio.sleep(len(piece) * _ROW_S)
         return found
 
     async def _keep_disks(self) -> None:
@@ -385,16 +385,16 @@ class ClusterView:
                 self.disk_history.record(began_s, (await self.disks()).directories)
             await trio.sleep_until(began_s + DISKS_PERIOD_S)
 
-    # ---- asking ---------------------------------------------------------------------
+    # ---- queries --------------------------------------------------------------------
 
-    async def _ask_topics(self) -> Mapping[str, MetadataResponseTopic]:
+    async def _read_topics(self) -> Mapping[str, MetadataResponseTopic]:
         found = await self.admin.describe_topics()
         return {it.name or "": it for it in sorted(found, key=lambda it: it.name or "")}
 
     async def _alive(self) -> list[int]:
         return [it.id for it in (await self.cluster()).brokers if not it.is_fenced]
 
-    async def _ask_disks(self) -> Disks:
+    async def _read_disks(self) -> Disks:
         answers, failed = await each_of(
             await self._alive(), self.admin.describe_log_dirs
         )
@@ -420,7 +420,7 @@ class ClusterView:
                             by_broker[broker_id] = row.partition_size
         return disks
 
-    async def _ask_groups(self) -> Groups:
+    async def _read_groups(self) -> Groups:
         answers, failed = await each_of(await self._alive(), self.admin.list_groups)
         found = {
             it.group_id: Group(broker_id, it)
@@ -458,7 +458,7 @@ def total_lag(
 
 
 async def each_of(
-    brokers: Iterable[int], ask: Callable[[int], Awaitable[_T]]
+    brokers: Iterable[int], query: Callable[[int], Awaitable[_T]]
 ) -> tuple[dict[int, _T], dict[int, KafkaError]]:
     """Query brokers concurrently; return answers and errors by broker."""
     answers: dict[int, _T] = {}
@@ -466,7 +466,7 @@ async def each_of(
 
     async def one(broker_id: int) -> None:
         try:
-            answers[broker_id] = await ask(broker_id)
+            answers[broker_id] = await query(broker_id)
         except KafkaError as error:
             failed[broker_id] = error
 

@@ -342,8 +342,8 @@ async def requests_page(view: ClusterView, query: Query) -> Content:
     chosen = _number(query, "id", -1)
     if "id" in query and chosen not in alive:
         raise NoSuchPage("there is no such broker")
-    asked = {*page.rows, chosen} if chosen >= 0 else {*page.rows}
-    found, failed = await each_of(asked, view.requests)
+    chosen_rows = {*page.rows, chosen} if chosen >= 0 else {*page.rows}
+    found, failed = await each_of(chosen_rows, view.requests)
     if chosen < 0:
         ours = [it for it in page.rows if it in found and found[it].scheduler]
         chosen = (*ours, *page.rows, -1)[0]

@@ -50,7 +50,7 @@ async def _reassign(view: ClusterView, form: Form) -> Change:
     # Until a move is over, metadata lists the old and the new replicas.
     if await view.admin.list_reassignments():
         raise Refused("another reassignment is in progress")
-    placed = await _placed(view, form.words("topics"))
+    placed = await _placed(view, form.lines("topics"))
     given = form.optional("plan")
     if given is None:
         moves: Moves = await _planned(view, form, list(placed.values()))
@@ -110,7 +110,7 @@ async def _planned(view: ClusterView, form: Form, placed: Sequence[Placed]) -> M
     alive = {
         str(it.id): it for it in (await view.cluster()).brokers if not it.is_fenced
     }
-    wanted = form.words("brokers") or [*alive]
+    wanted = form.lines("brokers") or [*alive]
     if unknown := [it for it in wanted if it not in alive]:
         raise Refused(f"{unknown[0]} is no broker that is alive")
     racks = {alive[it].id: alive[it].rack for it in wanted}
@@ -208,17 +208,17 @@ async def throttles(
 ) -> tuple[dict[int, dict[str, str]], dict[int, KafkaError]]:
     """Return the configured rates by broker, and brokers without an answer."""
 
-    async def ask(broker: int) -> dict[str, str]:
+    async def query(broker: int) -> dict[str, str]:
         rows = await view.admin.describe_configs(BROKER, str(broker), RATES)
         return {it.name: it.value for it in rows if it.name in RATES and it.value}
 
     alive = [it.id for it in (await view.cluster()).brokers if not it.is_fenced]
-    answers, failed = await each_of(alive, ask)
+    answers, failed = await each_of(alive, query)
     return {broker: it for broker, it in sorted(answers.items()) if it}, failed
 
 
 async def _end_throttles(view: ClusterView, form: Form) -> Change:
-    topics = form.words("topics")
+    topics = form.lines("topics")
     known = await view.topics()
     if unknown := [it for it in topics if it not in known]:
         raise Refused(f"there is no topic {unknown[0]}")

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from doorkeeper.local_cluster.cluster_control import ask_cluster
+from doorkeeper.local_cluster.cluster_control import send_command
 from tests.live.broker_process import BrokerProcess
 from tests.live.cluster_process import cluster
 from tests.live.verifying import Quiet
@@ -110,11 +110,11 @@ class ThreeBrokers:
 
     def kill(self, number: int) -> None:
         """Kill a broker of the cluster."""
-        ask_cluster(self._directory, "kill", number)
+        send_command(self._directory, "kill", number)
 
     def start(self, number: int) -> None:
         """Start the broker again."""
-        ask_cluster(self._directory, "start", number)
+        send_command(self._directory, "start", number)
 
 
 def create_topics(brokers: Brokers, partitions: dict[str, int]) -> None:
