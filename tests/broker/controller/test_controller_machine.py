@@ -137,7 +137,8 @@ def test_a_planted_fault_is_found(monkeypatch, fault):
         run_state_machine_as_test(
             ControllerMachine,
             settings=settings(
-                max_examples=200,
+                # The rarest fault is found once in 240 examples.
+                max_examples=2_000,
                 stateful_step_count=40,
                 database=None,
                 phases=[Phase.generate],
