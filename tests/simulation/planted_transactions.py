@@ -187,7 +187,7 @@ def wait_for_ever(patch: Patch) -> None:
         newest = self.newest_versions
         return await self._client.call(address, request, math.inf, newest=newest)
 
-    patch.setattr(Transactions, "_ask", ask)
+    patch.setattr(Transactions, "_call", ask)
 
 
 def stop_before_markers(patch: Patch) -> None:
