@@ -135,7 +135,7 @@ results: $(STAMP)
 	done
 	$(BIN)/doorkeeper results docs/results.md.j2 runs runs/results --out docs/results.md
 
-# Record the computed experiments of docs/experiments.md and render it; an hour.
+# Record the computed experiments of docs/experiments.md and render it; two hours on two CPUs.
 experiments: $(STAMP)
 	for name in $(PAGES); do \
 	    $(BIN)/doorkeeper experiment run experiments/configs/$$name.toml --out runs/experiments/$$name --resume || exit; \
@@ -167,7 +167,7 @@ test-install: $(STAMP)
 	$(BIN)/pytest -m slow tests/packaging
 
 # Searches of many seeds for planted bugs, a round of bad days of a live cluster, and
-# simulated days with transactions of two to three CPU seconds each.
+# simulated days with transactions of some three CPU seconds each.
 search: $(STAMP)
 	$(BIN)/pytest -m search
 	$(BIN)/doorkeeper simulate --transactions --seeds 0..4999 --jobs $$(nproc)

@@ -339,8 +339,7 @@ class Dispatcher:
     async def _poll(self) -> int:
         """Poll sockets through Trio and run the runnable tasks; return the time."""
         # Two checkpoints: tasks made runnable by the poll share a batch with this
-        # worker, in random order. After the second checkpoint all of that batch has
-        # run.
+        # worker, in random order. The second one ends after that batch.
         await trio.lowlevel.cancel_shielded_checkpoint()
         await trio.lowlevel.cancel_shielded_checkpoint()
         self.ledger.begin_ns()

@@ -138,8 +138,7 @@ class RegistryFile:
         try:
             self.replace(state)
         except OSError:
-            # Either the old or the new file is in place, whole; `append` checks its
-            # size.
+            # Either the old or the new file is in place; `append` checks its size.
             self._size = self._state_size = size
             raise
 

@@ -71,8 +71,7 @@ def aborted_in(
     segments = log.segments
     number = segments.index_of(offset)
     if segments[number].file is not records.file:
-        # Compaction removed the last batches of that segment; the slice is of a later
-        # one.
+        # Compaction removed the end of that segment; the slice is of a later one.
         return aborted_between(segments, offset, up_to_offset)
     try:
         behind = segments[number].offset_behind(records.position + records.size)

@@ -212,8 +212,7 @@ class Handshakes:
                     connection.principal = self._tls.principal(connection)
                     self._unwatch(half)
                     half.finish()
-                    # Computing is no checkpoint, and processors may have ended
-                    # meanwhile.
+                    # Computing is no checkpoint; processors may have ended.
                     await trio.lowlevel.checkpoint_if_cancelled()
                     await self._deal(connection, half.host)
                     dealt = True

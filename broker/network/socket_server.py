@@ -136,7 +136,7 @@ class SocketServer:
                     first, *others = self.acceptors
                     accepting.start_soon(first.run)
                     for acceptor in others:
-                        # Let the previous acceptor read its backlog first.
+                        # The previous acceptor reads its backlog first.
                         await trio.lowlevel.checkpoint()
                         accepting.start_soon(acceptor.run)
 

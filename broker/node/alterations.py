@@ -41,8 +41,7 @@ class Alterations:
         try:
             self._hosts.resolve_now(config)
         except ConfigError as error:
-            # The host was resolved when the key was altered; the start must not fail
-            # now.
+            # The host was resolved at the alteration; the start must not fail.
             logger.error(
                 "a bound on connections is not in force", extra=fields(fault=error)
             )

@@ -171,8 +171,7 @@ class ReplicaFetcher:
 
     def take_over(self, known: Following) -> None:
         """Take over a partition from another fetcher of its leader."""
-        # A copy, so that outstanding responses of the other fetcher change nothing
-        # here.
+        # A copy: outstanding responses of the other fetcher change nothing here.
         each = self.following[known.partition.key] = replace(known)
         if each.partition.log.flushes:
             self.to_flush.append(each)

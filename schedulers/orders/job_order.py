@@ -45,8 +45,7 @@ class JobOrder:
     def __init__(self) -> None:
         # A heap, which is empty only if all buckets are.
         self._near: list[_Entry] = []
-        # Each entry of a bucket lies between the start of the bucket and the next
-        # start.
+        # Entries of a bucket lie between its start and the next one.
         self._buckets: list[list[_Entry]] = []
         self._starts: list[tuple[int, int]] = []
         # The key of the first start, and the number of jobs in all buckets.

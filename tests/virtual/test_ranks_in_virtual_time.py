@@ -268,7 +268,7 @@ def test_a_controller_waits_for_a_creation_but_not_for_what_preempts_it(
     creation_ns = (CREATED + 2) * SLICE_NS
     flood_ns = FLOOD * WIDE * SLICE_NS
     if inherits:
-        # Where planes share the CPU, the produces get half of it.
+        # Produce requests get half of the CPU if planes share it.
         assert took_ns <= creation_ns * (2 if scheduler == "planes" else 1)
     else:
         assert took_ns >= flood_ns - 5 * SLICE_NS

@@ -109,8 +109,7 @@ class Governing:
         self._events: deque[tuple[object, ControllerEvent]] = deque()
         self._queued: set[object] = set()
         self._filled = Signal()
-        # Events of callers that wait for a result; the end of the term sets all of
-        # them.
+        # Events of callers that wait for a result; the end of the term sets all.
         self._asking: set[trio.Event] = set()
         self._is_over = False
 
@@ -322,8 +321,7 @@ class Governing:
             ),
         )
         self._channels.serve(self._registrations(brokers))
-        # The first requests direct clients here, so their requests must be accepted
-        # now.
+        # The first requests direct clients here, so theirs must be accepted now.
         self.has_begun = True
         await self._drive(self.core.start(found))
 
@@ -382,8 +380,7 @@ class Governing:
     async def _deletions(self) -> None:
         names = await self._znodes.children(paths.TOPICS_TO_DELETE, watch=True)
         if not self.core.context.topics.keys() >= set(names):
-            # A topic may have been created and its deletion requested during another
-            # job.
+            # During another job a topic may be created and its deletion requested.
             await self._topics()
         await self._drive(self.core.deletions_requested(names))
 

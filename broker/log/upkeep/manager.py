@@ -160,8 +160,7 @@ class LogManager:
             if any(key in each.paths for each in openings if each is not opening):
                 self._doom(key, path)
             elif marked(self.storage, path) in self.log_dirs.offline:
-                # The other log may be in the offline directory, so this one is not
-                # used.
+                # The other log may be in the offline directory: do not use this.
                 opening.unknown.add(key)
             else:
                 self.storage.remove(mark_path(path))

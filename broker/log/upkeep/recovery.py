@@ -405,8 +405,7 @@ def _finish_swap(
         if base_offset < base <= end:
             for kind in (".log", ".index", ".timeindex", ".txnindex"):
                 remove_if_there(storage, join(directory, file_name(base, kind)))
-    # Without indexes the segment is read, and its aborted transactions are listed
-    # again.
+    # Without indexes the segment is read, and aborted transactions are listed anew.
     for kind in (".index", ".timeindex", TRANSACTION_INDEX):
         remove_if_there(storage, join(directory, file_name(base_offset, kind)))
     storage.rename(

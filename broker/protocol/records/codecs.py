@@ -206,8 +206,7 @@ def _plain(data: Buffer) -> Iterator[bytes]:
 
 
 def _ungzip(data: Buffer) -> Iterator[bytes]:
-    # Pass slices: a library keeps, and therefore copies, input that it has not
-    # consumed.
+    # Pass slices: a library copies the input that it has not consumed.
     given = _slices(data)
     rest = next(given, b"")
     while rest:

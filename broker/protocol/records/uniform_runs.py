@@ -145,8 +145,7 @@ def _extremes(columns: list[bytes]) -> tuple[int, int]:
         raw[number::4] = column
     codes = memoryview(raw).cast("I").tolist()
     if columns[0].translate(None, _ODD) == columns[0]:
-        # Without negative deltas, the order is that of the bytes with continuation
-        # bits.
+        # Without negative deltas, bytes with continuation bits have the same order.
         return _decoded(min(codes)), _decoded(max(codes))
     deltas = [_decoded(code) for code in codes]
     return min(deltas), max(deltas)

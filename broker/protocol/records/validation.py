@@ -169,8 +169,7 @@ class _Walk:
         self._at = 0
         self._number = 0
         self._units = STEP_UNITS
-        # The first record for which a run is tried, and the number of records to
-        # compare.
+        # The first record for which a run is tried, and the number to compare.
         self._try_from = 0
         self._try_records = _FIRST_TRY
         self._smallest, self._largest = 1 << 64, -1 << 64

@@ -381,8 +381,7 @@ def _complete(entity: type[Any], messages: ModuleType, side: str) -> None:
     for field in fields:
         kind = kind_of(field)
         if kind.wire_type == "datetime_i64" and not kind.nullable:
-            # Kafka writes -1 for a missing time, which kio declares for some fields
-            # only.
+            # Kafka writes -1 for a missing time; kio declares it for some fields.
             stated: Any = field.type
             field.type = stated | None
         if kind.struct is not None:
