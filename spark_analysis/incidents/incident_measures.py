@@ -40,26 +40,26 @@ class IncidentMeasure(NamedTuple):
 _MEASURES: Final = (
     IncidentMeasure(
         "step_down_ms",
-        "old leader steps down",
+        "time to step down",
         "ms",
         "from the decision until the old leader has obeyed the last of the "
         "election's LEADER_AND_ISRs",
     ),
     IncidentMeasure(
         "accepted",
-        "records accepted in vain",
+        "records appended too late",
         "",
         "records that the old leader appended after the decision",
     ),
     IncidentMeasure(
         "lost",
-        "acknowledged and lost",
+        "records lost, acks=1",
         "",
         "records acknowledged with acks=1 that the new leader does not have",
     ),
     IncidentMeasure(
         "lost_by_all",
-        "acks=all, lost",
+        "records lost, acks=all",
         "",
         "records acknowledged with acks=all that the new leader does not have: "
         "never, or Kafka's promise is broken",
@@ -79,13 +79,13 @@ _MEASURES: Final = (
     ),
     IncidentMeasure(
         "failed_otherwise",
-        "writes failed otherwise",
+        "writes with other errors",
         "",
         "attempts to write that failed with any other error",
     ),
     IncidentMeasure(
         "unwritable_ms",
-        "no acknowledgement",
+        "time without acknowledgement",
         "ms",
         "longest time, over partitions, from the last write with acks=all that "
         "the old leader acknowledged (the decision, if that was earlier) to the "
@@ -93,13 +93,13 @@ _MEASURES: Final = (
     ),
     IncidentMeasure(
         "stale_ms",
-        "metadata is stale",
+        "time of stale metadata",
         "ms",
         "from the decision to the last METADATA answer that named the old leader",
     ),
     IncidentMeasure(
         "recover_ms",
-        "until recovered",
+        "time to recover",
         "ms",
         "from the decision until every write is done that was due before all "
         "partitions could be written to again",

@@ -118,9 +118,9 @@ def test_an_election_has_a_sentence_for_each_world() -> None:
         "overload": [],
     }
     live, kafka = Summary(found).sentences
-    assert live.startswith("steps down (live, mean in ms): 900 under fifo; 20.0")
+    assert live.startswith("Steps down (live, mean in ms): 900 under fifo; 20.0")
     assert kafka == (
-        "steps down (kafka) does not differ significantly from fifo under any arm. "
+        "Steps down (kafka) does not differ significantly from fifo under any arm. "
         "Worse: recovers under planes and wfq."
     )
 
