@@ -94,6 +94,11 @@ class RequestShape(ABC):
 
     every_request_differs: ClassVar[bool] = False
 
+    @property
+    def units(self) -> int:
+        """The number of parts that the handler processes in one slice each."""
+        return 1
+
     def partitions_needed(self, connections: int) -> int:
         """Return the number of partitions that the entry's topic needs, or 0."""
         return 0
@@ -130,7 +135,23 @@ class RequestShape(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnPartitions(RequestShape):
+class PartitionsShape(RequestShape):
+    """A request that names ``partitions`` partitions."""
+
+    partitions: int = at_least(1, 1)
+
+    @property
+    def units(self) -> int:
+        """The number of partitions."""
+        return self.partitions
+
+    def partitions_needed(self, connections: int) -> int:
+        """Return the partitions that all connections name."""
+        return self.partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPartitions(PartitionsShape):
     """Partitions that only one connection's controller requests name.
 
     Each request increases the leader epoch by one, so each of them changes state: every
@@ -139,8 +160,6 @@ class OwnPartitions(RequestShape):
     """
 
     every_request_differs: ClassVar[bool] = True
-
-    partitions: int = at_least(1, 1)
 
     def partitions_needed(self, connections: int) -> int:
         """Return the partitions of all connections."""
@@ -153,13 +172,12 @@ class OwnPartitions(RequestShape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceShape(RequestShape):
+class ProduceShape(PartitionsShape):
     """PRODUCE of one batch to each of ``partitions`` of the entry's topic.
 
     The entry's connections are spread evenly over the topic's partitions.
     """
 
-    partitions: int = at_least(1, 1)
     topic_partitions: int = at_least(1, 1)
     records: int = at_least(1, 1)
     record_bytes: int = at_least(0, 1024)
@@ -199,7 +217,7 @@ class ProduceShape(RequestShape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchShape(RequestShape):
+class FetchShape(PartitionsShape):
     """FETCH from offset 0 of ``partitions`` partitions, filled before the run.
 
     ``max_wait_ms`` above zero parks the request while fewer than ``min_bytes`` are
@@ -207,15 +225,10 @@ class FetchShape(RequestShape):
     sync: the class is replication.
     """
 
-    partitions: int = at_least(1, 1)
     partition_max_bytes: int = at_least(1, 16384)
     max_wait_ms: int = at_least(0, 0)
     min_bytes: int = at_least(0, 0)
     follower: bool = False
-
-    def partitions_needed(self, connections: int) -> int:
-        """Return the partitions to read."""
-        return self.partitions
 
     @property
     def filled_bytes(self) -> int:
@@ -265,14 +278,8 @@ class MetadataShape(RequestShape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsShape(RequestShape):
+class ListOffsetsShape(PartitionsShape):
     """LIST_OFFSETS (latest) of ``partitions`` partitions of the entry's topic."""
-
-    partitions: int = at_least(1, 1)
-
-    def partitions_needed(self, connections: int) -> int:
-        """Return the partitions of the request."""
-        return self.partitions
 
     def body(self, on: Occasion) -> ListOffsetsRequest:
         """Return a consumer's request."""
@@ -367,17 +374,11 @@ def _group(on: Occasion) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommitShape(RequestShape):
+class OffsetCommitShape(PartitionsShape):
     """OFFSET_COMMIT of ``partitions`` partitions by a consumer with assigned ones.
 
     Every connection has its own group.
     """
-
-    partitions: int = at_least(1, 1)
-
-    def partitions_needed(self, connections: int) -> int:
-        """Return the partitions with committed offsets."""
-        return self.partitions
 
     def preparation(self, on: Occasion) -> Sequence[AnyRequest[Any]]:
         """Return the request that finds, and thereby creates, the coordinator."""

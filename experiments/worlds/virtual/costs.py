@@ -75,7 +75,7 @@ class TraceCosts:
         self._preempted = 0
         self._demands = demands
         self._units = {
-            entry.name: getattr(entry.request, "partitions", 1)
+            entry.name: entry.request.shape().units
             for entry in experiment.workload.traffic
         }
         # The remaining demand of a started request, and the cost of one of its slices.
