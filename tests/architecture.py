@@ -119,6 +119,7 @@ class SourceTree:
     trees: dict[str, ast.Module]
     paths: dict[str, Path]
     faces: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
+    _arrows: dict[bool, list[tuple[str, str]]] = field(default_factory=dict)
 
     @classmethod
     def read(cls) -> "SourceTree":
@@ -140,11 +141,16 @@ class SourceTree:
         """Return the folder of ``module``, as a dotted name."""
         return ".".join(self.paths[module].relative_to(ROOT).parent.parts)
 
-    def arrows(self, *, for_types: bool = False) -> Iterator[tuple[str, str]]:
-        """Yield each (importer, imported) once; imports by facades are not yielded.
+    def arrows(self, *, for_types: bool = False) -> list[tuple[str, str]]:
+        """Return each (importer, imported) once, without the imports by facades.
 
         With ``for_types``, imports under ``TYPE_CHECKING`` count as well.
         """
+        if for_types not in self._arrows:
+            self._arrows[for_types] = [*self._walked(for_types=for_types)]
+        return self._arrows[for_types]
+
+    def _walked(self, *, for_types: bool) -> Iterator[tuple[str, str]]:
         for name, tree in self.trees.items():
             if name not in self.faces:
                 nodes = ast.walk(tree) if for_types else walk(tree)

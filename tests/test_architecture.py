@@ -134,4 +134,4 @@ def test_a_name_from_a_face_is_an_arrow_to_its_definer(source: SourceTree) -> No
 
 def test_there_is_something_to_check(source: SourceTree) -> None:
     assert len(source.trees) > 300
-    assert len(list(source.arrows())) > 1000
+    assert len(source.arrows()) > 1000

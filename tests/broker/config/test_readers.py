@@ -79,7 +79,8 @@ def of_topics(elsewhere: set[str]) -> set[str]:
     """Return broker keys whose values reach settings of topics that are used."""
     asked = {
         node.args[0].value
-        for tree in trees().values()
+        for path, tree in trees().items()
+        if "topic_value(" in path.read_text()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
