@@ -13,6 +13,7 @@ import sys
 import typing
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -208,6 +209,7 @@ def _item(item: type[Any], entry: Any) -> Any:
     return _entity(item, dict(zip(names, entry, strict=False)))
 
 
+@cache
 def _item_type(cls: type[Any], name: str) -> type[Any] | None:
     """Return the class of an array's items, if they are entities."""
     hints = typing.get_type_hints(cls, vars(sys.modules[cls.__module__]))

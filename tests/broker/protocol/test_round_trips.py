@@ -6,6 +6,7 @@ import sys
 import uuid
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from types import SimpleNamespace as Row
 from typing import Any
 
@@ -72,6 +73,7 @@ PRIMITIVES = {
 }
 
 
+@cache
 def entities(cls: type[Any]) -> st.SearchStrategy[Any]:
     return st.builds(
         cls, **{field.name: values(field) for field in dataclasses.fields(cls)}
