@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import struct
+from functools import cache
 from typing import Any, Final
 
 from broker.protocol.wire.codec import request_type
@@ -18,6 +19,7 @@ from broker.protocol.wire.varint import encode_varint
 from tests.fuzzing.drawn import either, one_in
 from tests.fuzzing.record_batches import extreme_batch
 
+_kind_of: Final = cache(kind_of)
 # Size of a body beyond which nothing long is added to it.
 LONG_BODY: Final = 150_000
 _BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64}
@@ -120,7 +122,7 @@ class Body:
         return one_in(self._rng, self._spice)
 
     def _field(self, entity: type[Any], field: dataclasses.Field[Any]) -> None:
-        kind = kind_of(field)
+        kind = _kind_of(field)
         if kind.is_array:
             self._array(entity, field.name, kind)
         elif kind.struct is not None:

@@ -8,8 +8,9 @@ possible.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from functools import cache
 from types import SimpleNamespace as Row
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -50,11 +51,13 @@ class Largest(NamedTuple):
         return f"{self.key} v{self.version}: {'.'.join(self.path)} of {items}"
 
 
-def largest(key: int, version: int, items: int) -> Iterator[Largest]:
+def largest(
+    key: int, version: int, items: int, *, equal_too: bool = True
+) -> Iterator[Largest]:
     """Yield a request of ``items`` items for each array, distinct and equal."""
     entity = request_type(key, version)
     for path in _arrays(entity):
-        for distinct in (True, False):
+        for distinct in (True, False) if equal_too else (True,):
             # The other arrays have one item each, which also count.
             count = items // (2 if _holds_arrays(entity, path) else 1) - 8
             body = _Filler(path, count, distinct=distinct).struct(entity, ())
@@ -62,10 +65,15 @@ def largest(key: int, version: int, items: int) -> Iterator[Largest]:
             yield Largest(key, version, path, distinct, frame)
 
 
+@cache
+def _kinds(entity: type[Any]) -> Mapping[str, FieldKind]:
+    """Return the kind of each field, which takes long to find out."""
+    return {field.name: kind_of(field) for field in dataclasses.fields(entity)}
+
+
 def _arrays(entity: type[Any], above: Path = ()) -> Iterator[Path]:
-    for field in dataclasses.fields(entity):
-        kind = kind_of(field)
-        path = (*above, field.name)
+    for name, kind in _kinds(entity).items():
+        path = (*above, name)
         if kind.is_array:
             yield path
         if kind.struct is not None:
@@ -74,8 +82,7 @@ def _arrays(entity: type[Any], above: Path = ()) -> Iterator[Path]:
 
 def _holds_arrays(entity: type[Any], path: Path) -> bool:
     for name in path:
-        field = next(f for f in dataclasses.fields(entity) if f.name == name)
-        struct = kind_of(field).struct
+        struct = _kinds(entity)[name].struct
         if struct is None:
             return False
         entity = struct
@@ -96,8 +103,8 @@ class _Filler:
         """Return the fields of a struct."""
         return Row(
             **{
-                field.name: self._value(kind_of(field), field.name, above)
-                for field in dataclasses.fields(entity)
+                name: self._value(kind, name, above)
+                for name, kind in _kinds(entity).items()
             }
         )
 

@@ -114,9 +114,7 @@ def beyond(
         async with world.serving():
             await prepared(world, items)
             for version in versions:
-                for sent in largest(key, version, items):
-                    if counted == "lines" and not sent.distinct:
-                        continue
+                for sent in largest(key, version, items, equal_too=counted != "lines"):
                     for most in probe.most_calls, probe.most_items, probe.most_bytes:
                         most.clear()
                     with probe.counting(
