@@ -10,11 +10,12 @@ import trio
 
 from broker.protocol.errors import ErrorCode, KafkaError
 from tests.client.cluster import Cluster, in_cluster
+from tests.seeds import seeds
 
 PARTITIONS = 3
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6, 12))
 def test_connections_cut_at_any_byte_lose_nothing_and_repeat_nothing(seed: int) -> None:
     count = 150
 

@@ -16,6 +16,7 @@ from broker.protocol.errors import ErrorCode, KafkaError
 from broker.protocol.messages.message import AnyRequest
 from broker.protocol.topic_partition import TopicPartition
 from tests.client.cluster import Cluster, in_cluster
+from tests.seeds import seeds
 
 T0 = TopicPartition("t", 0)
 every_version = pytest.mark.parametrize("version", [0, 1, 2])
@@ -158,7 +159,7 @@ def test_what_was_aborted_is_not_read(version: int) -> None:
     assert in_cluster(scenario) == [b"%d" % it for it in range(20) if it % 3]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4, 8))
 @every_version
 def test_a_lost_answer_repeats_nothing(version: int, seed: int) -> None:
     """After any break, a repeated EndTxn receives the response of the first one."""

@@ -11,6 +11,7 @@ from broker.client.producer.producer import KafkaProducer
 from broker.protocol.errors import ConfigError, ErrorCode, KafkaError
 from broker.protocol.topic_partition import TopicPartition
 from tests.client.cluster import Cluster, in_cluster
+from tests.seeds import seeds
 
 T0 = TopicPartition("t", 0)
 
@@ -161,7 +162,7 @@ def test_records_belong_to_a_transaction() -> None:
     in_cluster(scenario)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(4, 8))
 def test_connections_cut_at_any_byte_keep_transactions_whole(seed: int) -> None:
     count = 25
 

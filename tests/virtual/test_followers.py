@@ -12,6 +12,7 @@ from broker.cluster.partition import Partition
 from broker.protocol.api_keys import ApiKey
 from broker.protocol.errors import ErrorCode
 from tests.broker.apis.requests import values_of
+from tests.seeds import seeds
 from tests.virtual.brokers import KEY, Brokers, with_brokers
 from tests.virtual.kafka import ask
 
@@ -236,7 +237,7 @@ def has_all(partition: Partition, end: int) -> bool:
     return partition.high_watermark == end
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6, 12))
 def test_logs_become_the_same_after_any_history_of_leaders(seed: int) -> None:
     """Records acknowledged by all replicas are in all logs, which are equal."""
 

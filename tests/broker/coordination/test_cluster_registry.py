@@ -39,6 +39,7 @@ from broker.disk.memory import Crashed, Faults, MemoryFile, MemoryStorage
 from broker.disk.storage import read_whole, write_atomically
 from broker.log.steps import run
 from broker.protocol.buffer import Buffer
+from tests.seeds import seeds
 
 ONE, TWO = "/one", "/two"
 KINDS = tuple(ConfigKind)
@@ -141,7 +142,7 @@ def after(state: dict[str, Any], change: Change) -> dict[str, Any]:
     return changed
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(16, 40))
 @pytest.mark.parametrize("loss", ["kill", "power"])
 def test_a_change_is_durable_or_was_not_answered_wherever_it_stops(
     seed: int, loss: str

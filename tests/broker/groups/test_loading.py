@@ -18,6 +18,7 @@ from broker.shards.parked_answer import Waiting
 from tests.broker.groups.all_offsets import fetch_all
 from tests.broker.groups.conftest import GroupWorld, MemoryGroupLog
 from tests.fuzzing.starvation import StarvationProbe
+from tests.seeds import seeds
 
 BUDGET_CALLS = 20_000
 # A step takes a fraction of a millisecond, except for records of whole groups.
@@ -445,7 +446,7 @@ class Interleaving:
         return ErrorCode.not_coordinator
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8, 20))
 def test_elections_in_any_order_lose_nothing_and_show_nothing_old(seed: int) -> None:
     Interleaving(seed).play(600)
 

@@ -18,6 +18,7 @@ from broker.protocol.topic_partition import TopicPartition
 from broker.shards.effects import InTransaction
 from broker.shards.parked_answer import Waiting
 from tests.broker.groups.conftest import GroupWorld
+from tests.seeds import seeds
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 UNSTABLE = ErrorCode.unstable_offset_commit
@@ -228,7 +229,7 @@ class Model:
         return None
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(16, 40))
 def test_any_history_reads_as_the_log_says(seed: int) -> None:
     rng, world, model = random.Random(seed), GroupWorld(), Model()
     targets = [TopicPartition("t", number) for number in range(3)]

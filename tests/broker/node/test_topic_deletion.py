@@ -13,6 +13,7 @@ from broker.disk.memory import Crashed, Faults
 from broker.protocol.api_keys import ApiKey
 from tests.broker.apis.broker_world import NONE, World
 from tests.broker.apis.requests import SECONDS_30, values_of
+from tests.seeds import seeds
 
 SETTINGS = {
     "log.dirs": "/data/one,/data/two,/data/three",
@@ -61,7 +62,7 @@ def assert_nothing_left(world: World) -> None:
     world.check()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8, 20))
 def test_nothing_comes_back_after_a_loss_of_power(seed: int) -> None:
     world = with_offsets()
     assert offsets(world) == [1, 1, 1]

@@ -16,6 +16,7 @@ import pytest
 from broker.quotas.client_quotas import ClientQuota
 from broker.quotas.entity import DEFAULT, is_entity, names_of, path_of, user_of
 from broker.requests.windowed_rate import Windows, delay_ms
+from tests.seeds import seeds
 
 ROWS = [
     line.split("\t")
@@ -80,7 +81,7 @@ class Naive:
         return max(math.floor(over / self.bound * span_ms + 0.5), 0)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(12, 30))
 def test_a_rate_is_that_of_all_its_events(seed: int) -> None:
     rng = random.Random(seed)
     windows, window_ms = rng.randint(2, 12), rng.choice((500, 1000, 2000))
