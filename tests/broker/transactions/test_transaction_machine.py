@@ -352,5 +352,5 @@ class TransactionMachine(RuleBasedStateMachine):
 
 TestTransactions = TransactionMachine.TestCase
 TestTransactions.settings = settings(
-    max_examples=200, stateful_step_count=50, deadline=None
+    max_examples=100, stateful_step_count=50, deadline=None
 )
