@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from tests.spark_analysis import synthetic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_analysis.incidents.incident import Incident
     from spark_analysis.judging.comparison import Comparison
     from spark_analysis.judging.study import Study
 
@@ -89,6 +91,47 @@ def _lose_fetches(directory: Path, run: dict[str, Any], block: int) -> None:
         run["counts"]["unfinished"] += 1
         run["counts"]["ok"] -= 1
     synthetic.write_run(directory, run, rows)
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in a directory with special characters of shells, URIs and globs."""
+    directory: Path = tmp_path_factory.mktemp("runs") / "a {b} [c]* 100%25"
+    synthetic.write(directory, blocks=2, seconds=0.02, arms=["fifo", "wfq"])
+    return directory
+
+
+@pytest.fixture(scope="session")
+def small_results(spark: SparkSession, small_run: Path) -> Any:
+    """Content of the small run's ``results.json``, by the session of all tests."""
+    from spark_analysis.judging.assembly import compare
+    from spark_analysis.judging.world_agreement import hold_together
+    from spark_analysis.recordings.manifest import load_manifest
+    from spark_analysis.report.results import results_of
+
+    worlds = hold_together([compare(spark, load_manifest(small_run))], {})
+    return json.loads(json.dumps(results_of(worlds, {}), allow_nan=False))
+
+
+@pytest.fixture(scope="session")
+def elected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with an election in each block, whose measures are known."""
+    from tests.spark_analysis.elections import step_down_ms, written
+
+    directory: Path = tmp_path_factory.mktemp("elected")
+    written(directory, "virtual", step_down_ms)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def judged(spark: SparkSession, elected: Path) -> Incident:
+    """The incident of the run with elections."""
+    from spark_analysis.incidents.judging import judge_incident
+    from spark_analysis.recordings.manifest import load_manifest
+
+    found = judge_incident(spark, load_manifest(elected))
+    assert found is not None
+    return found
 
 
 @pytest.fixture(scope="session")

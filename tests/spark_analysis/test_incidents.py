@@ -23,27 +23,12 @@ from tests.spark_analysis.elections import (
     TIMED_OUT,
     incident,
     step_down_ms,
-    written,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    at: Path = tmp_path_factory.mktemp("incident")
-    written(at, "virtual", step_down_ms)
-    return at
-
-
-@pytest.fixture(scope="module")
-def judged(spark: SparkSession, directory: Path) -> Incident:
-    found = judge_incident(spark, load_manifest(directory))
-    assert found is not None
-    return found
 
 
 # Means over blocks 0 to 7, so the block adds 3.5 on average.
@@ -105,10 +90,10 @@ def test_a_panel_shows_every_write_where_it_ended(judged: Incident) -> None:
 
 
 def test_a_partition_that_never_recovers_is_infinite(
-    spark: SparkSession, directory: Path, tmp_path: Path
+    spark: SparkSession, elected: Path, tmp_path: Path
 ) -> None:
     """One run without further acknowledgements allows medians, but no means."""
-    manifest: dict[str, Any] = json.loads((directory / "manifest.json").read_text())
+    manifest: dict[str, Any] = json.loads((elected / "manifest.json").read_text())
     for run in manifest["runs"]:
         hand = incident(step_down_ms(run["arm"], run["block"]))
         if run["arm"] != "priority" and run["block"] == 3:
