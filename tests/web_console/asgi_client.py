@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -28,7 +29,7 @@ class Answer:
         """The body as text."""
         return self.body.decode()
 
-    @property
+    @cached_property
     def page(self) -> ParsedPage:
         """The body as HTML."""
         return ParsedPage.of(self.text)
