@@ -1,6 +1,7 @@
 """Real clients with a real broker process, under each of four schedulers.
 
-Each client creates a topic, produces with every codec, and reads all records back.
+Each client creates a topic, produces with every codec, and reads all records back:
+kafka-python and aiokafka under two schedulers, under the other two in slow tests.
 """
 
 from __future__ import annotations
@@ -30,8 +31,19 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 2
 RECORDS = 20
 
+under_all = pytest.mark.parametrize("broker", SCHEDULERS, indirect=True, scope="module")
+under_two = pytest.mark.parametrize(
+    "broker",
+    [
+        *SCHEDULERS[:2],
+        *(pytest.param(it, marks=pytest.mark.slow) for it in SCHEDULERS[2:]),
+    ],
+    indirect=True,
+    scope="module",
+)
 
-@pytest.fixture(scope="module", params=SCHEDULERS)
+
+@pytest.fixture(scope="module")
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
@@ -65,6 +77,7 @@ def check_batches(broker: BrokerProcess, topic: str) -> None:
     assert all(header.producer_id >= 0 for header in headers)
 
 
+@under_all
 def test_confluent_kafka_reads_back_what_it_produced(broker: BrokerProcess) -> None:
     settings = {"bootstrap.servers": broker.bootstrap}
     admin = AdminClient(settings)
@@ -110,6 +123,7 @@ def _consume(consumer: Consumer, count: int) -> list[bytes]:
     return found
 
 
+@under_two
 def test_kafka_python_reads_back_what_it_produced(broker: BrokerProcess) -> None:
     import kafka
     from kafka.admin import NewTopic as NewKafkaTopic
@@ -148,6 +162,7 @@ def test_kafka_python_reads_back_what_it_produced(broker: BrokerProcess) -> None
     check_batches(broker, "python")
 
 
+@under_two
 def test_aiokafka_reads_back_what_it_produced(broker: BrokerProcess) -> None:
     found = asyncio.run(asyncio.wait_for(_with_aiokafka(broker.bootstrap), 30))
     assert sorted(found) == EVERYTHING
@@ -188,6 +203,7 @@ async def _with_aiokafka(bootstrap: str) -> list[bytes]:
     return found
 
 
+@under_all
 def test_a_topic_is_created_by_whoever_first_produces_to_it(
     broker: BrokerProcess,
 ) -> None:
@@ -196,6 +212,7 @@ def test_a_topic_is_created_by_whoever_first_produces_to_it(
     assert producer.flush(10) == 0
 
 
+@under_all
 def test_other_connections_do_not_notice_one_that_sends_garbage(
     broker: BrokerProcess,
 ) -> None:
