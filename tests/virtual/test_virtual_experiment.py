@@ -73,14 +73,14 @@ def test_two_runs_of_a_trial_are_the_same_to_the_nanosecond(
     assert one.equals(two)
 
 
-@pytest.mark.parametrize("arm", ["planes", "priority", "wfq"])
-def test_control_no_longer_waits_behind_a_backlog(tmp_path: Path, arm: str) -> None:
+def test_control_no_longer_waits_behind_a_backlog(tmp_path: Path) -> None:
     # 120 PRODUCEs of 0.5 ms within 40 ms: a backlog of 20 ms at the end of each burst.
     built = experiment([CONTROL, LOAD], 0.6, virtual=COSTS)
     _, fifo = run(built, "fifo", tmp_path)
-    _, rival = run(built, arm, tmp_path)
     assert np.quantile(latency_ms(fifo, "control"), 0.95) > 8
-    assert np.quantile(latency_ms(rival, "control"), 0.95) < 3
+    for arm in ("planes", "priority", "wfq"):
+        _, rival = run(built, arm, tmp_path)
+        assert np.quantile(latency_ms(rival, "control"), 0.95) < 3, arm
 
 
 def test_every_request_of_every_api_is_answered(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_reading_does_not_change_how_long_one_queue_is_busy(tmp_path: Path) -> N
     ended = []
     for read_us in (0.0, 300.0):
         nominal = stated(read_us, {"queue": 1000.0})
-        built = experiment([queue], 5.0, nominal=nominal, broker=keys)
+        built = experiment([queue], 2.0, nominal=nominal, broker=keys)
         _, table = run(built, "fifo", tmp_path)
         ended.append(table["client_done_ns"].to_numpy().max())
     assert ended[0] == ended[1]
