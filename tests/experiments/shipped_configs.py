@@ -23,11 +23,12 @@ def small(
     levels: int = 2,
     duration_s: float = 0.5,
     window_s: float = math.inf,
+    incident_s: float = math.inf,
 ) -> Experiment:
     """Return a config with few blocks, short runs, and few levels of each factor.
 
-    A run of a trace takes at most ``window_s``; an incident of a cluster keeps its
-    length.
+    A run of a trace takes at most ``window_s``, an incident of a cluster
+    ``incident_s``.
     """
     content: dict[str, Any] = tomllib.loads(config.read_text())
     header, workload = content["experiment"], content["workload"]
@@ -39,11 +40,14 @@ def small(
         content["sessions"] |= {"count": blocks, "rounds": 1}
     else:
         header["blocks"] = blocks
-    if "cluster" not in content:
-        longest_s = window_s if "trace" in workload else duration_s
-        factor = min(1.0, longest_s / workload["duration_s"])
-        for part in {"workload", "faults", "analysis"} & content.keys():
-            content[part] = _shortened(content[part], factor)
+    longest_s = duration_s
+    if "cluster" in content:
+        longest_s = incident_s
+    elif "trace" in workload:
+        longest_s = window_s
+    factor = min(1.0, longest_s / workload["duration_s"])
+    for part in {"workload", "faults", "analysis"} & content.keys():
+        content[part] = _shortened(content[part], factor)
     sweep = content.get("sweep", {})
     for each in sweep.get("factors", ()):
         del each["levels"][levels:]

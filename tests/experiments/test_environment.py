@@ -18,6 +18,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / package).mkdir()
         (tmp_path / package / "file.py").write_text("one")
     monkeypatch.setattr(environment, "_ROOT", tmp_path)
+    # The other tests have asked git already.
+    monkeypatch.setattr(environment, "_git", environment._git.__wrapped__)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     environment.code_sha256.cache_clear()
     yield tmp_path

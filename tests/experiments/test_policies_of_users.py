@@ -83,12 +83,20 @@ def one_sentence(result: Result) -> str:
     return line
 
 
+# The last policy that breaks each law; the others of a law are slow.
+QUICK = {law: policy for policy, law in IN_USE.items()}.values()
+MARKS = {policy: () if policy in QUICK else pytest.mark.slow for policy in IN_USE}
 # The model calls `outranks` only while other jobs wait.
 CASES = [
-    (policy, law, world)
-    for policy, law in IN_USE.items()
-    for world in ("model", "virtual")
-    if (policy, world) != ("OutranksNothing", "model")
+    *(
+        (policy, law, "model")
+        for policy, law in IN_USE.items()
+        if policy != "OutranksNothing"
+    ),
+    *(
+        pytest.param(policy, law, "virtual", marks=MARKS[policy])
+        for policy, law in IN_USE.items()
+    ),
 ]
 
 
@@ -122,7 +130,10 @@ def test_one_that_cannot_be_made_is_refused_with_its_file_and_line(
     assert f"'{name}' ({at / 'faulty.py'}, line {line_of(policy)}) {why}" in said
 
 
-@pytest.mark.parametrize("policy", [*IN_USE, *WHEN_MADE])
+@pytest.mark.parametrize(
+    "policy",
+    [*(pytest.param(it, marks=marks) for it, marks in MARKS.items()), *WHEN_MADE],
+)
 def test_the_check_names_file_and_line(at: Path, policy: str) -> None:
     found = doorkeeper("schedulers", "check", f"faulty:{policy}")
     assert found.exit_code in (1, 2)
