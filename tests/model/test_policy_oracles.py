@@ -66,7 +66,7 @@ def test_orders_by_size_on_m_m_1(policy, of_size):
     """Quanta of 1/25 of the mean size: theory of ``ps`` and ``las`` has quantum 0."""
 
     def measure(seed):
-        jobs = poisson(seed, 4_000, (0.8,), [exponential(1)])
+        jobs = poisson(seed, 2_500, (0.8,), [exponential(1)])
         run = serve([plane(policy, quantum_ns=MS // 25)], jobs)
         return [statistics.fmean(run.sojourns_ms(0))]
 
@@ -76,7 +76,7 @@ def test_orders_by_size_on_m_m_1(policy, of_size):
 def test_slowdown_under_processor_sharing_does_not_depend_on_size():
     slowdowns = {True: [], False: []}
     for seed in range(8):
-        jobs = poisson(seed, 4_000, (0.7,), [exponential(1)])
+        jobs = poisson(seed, 2_500, (0.7,), [exponential(1)])
         for task in serve([plane("ps", quantum_ns=MS // 20)], jobs).tasks:
             if task.demand_ns > MS // 2:
                 sojourn_ns = task.remote_done_ns - task.received_ns
