@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -70,6 +71,17 @@ def _group(nodeid: str) -> str:
         if nodeid.startswith(start):
             return group
     return nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage once, after all tests are there: they and their modules stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
 
 
 def pytest_collection_modifyitems(
