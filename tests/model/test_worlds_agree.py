@@ -239,7 +239,7 @@ def assert_means(arrived_ns, ours_ns, theirs_ns, control):
 
 @pytest.mark.parametrize("row", TABLE, ids=[f"{row[0]} {row[1]}" for row in TABLE])
 def test_theory_and_model_agree_on_means(row, tmp_path):
-    subject = experiment(*row, duration_s=25.0 if row[0] == "A" else 5.0)
+    subject = experiment(*row, duration_s=25.0 if row[0] == "A" else 3.0)
     found = theory(subject, subject.arms[0], "model")
     expected = [it for it in found.predictions if it.quantity == MEAN_WAIT]
     assert expected
