@@ -76,7 +76,8 @@ class Run:
 
     def go(self, cycles: int) -> str:
         """Run the cycles; return a summary. Raises `FaultError`."""
-        feed = Feed(self._source, random.Random(self._rng.random()))
+        rng = random.Random(self._rng.random())
+        feed = Feed(self._source, rng, lambda: len(self._verifier.rows))
         reader = LiveReader(self._brokers.bootstrap, self._verifier)
         try:
             for instance in self._instances:

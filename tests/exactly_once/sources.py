@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -14,6 +15,8 @@ from tests.live.verifying import PATIENT
 
 PARTITIONS: Final = 2
 _EVERY_S: Final = 0.02
+# A transaction of some hundred records would rarely escape a deliberate abort.
+_AHEAD_MAX: Final = 100
 
 
 class Source(Protocol):
@@ -95,11 +98,17 @@ class FileSource:
 
 
 class Feed:
-    """Thread that writes numbers to a source until closed."""
+    """Thread that writes numbers to a source until closed.
 
-    def __init__(self, source: Source, rng: random.Random) -> None:
+    It pauses while the source has `_AHEAD_MAX` records more than there are ``copies``.
+    """
+
+    def __init__(
+        self, source: Source, rng: random.Random, copies: Callable[[], int]
+    ) -> None:
         self._source = source
         self._rng = rng
+        self._copies = copies
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -107,6 +116,8 @@ class Feed:
     def _run(self) -> None:
         number = 0
         while not self._stopping.wait(_EVERY_S):
+            if number >= self._copies() + _AHEAD_MAX:
+                continue
             self._source.write(self._rng.randrange(PARTITIONS), b"%d" % number)
             number += 1
 
