@@ -48,8 +48,8 @@ class Experiment:
         return as_markdown(self.summary.table).strip()
 
     @property
-    def measures(self) -> str:
-        """An election's measures by world and arm, in Markdown."""
+    def paper_table(self) -> str:
+        """The paper's table in Markdown: capacities, or an election's measures."""
         return as_markdown(tables_of(self.found)[0]).strip()
 
     @property

@@ -171,12 +171,19 @@ def metric_label(found: Results, name: str) -> str:
 
 
 def factors_of(found: Results) -> dict[str, list[str]]:
-    """Return the factors that vary, with their levels in design order."""
+    """Return the factors that vary, with their levels: by number, or in design order."""
     factors: dict[str, dict[str, None]] = {}
     for point in found["points"]:
         for factor, level in point["levels"].items():
             factors.setdefault(factor, {})[level] = None
-    return {name: list(of) for name, of in factors.items() if len(of) > 1}
+    return {name: _ordered(of) for name, of in factors.items() if len(of) > 1}
+
+
+def _ordered(levels: Iterable[str]) -> list[str]:
+    try:
+        return sorted(levels, key=float)
+    except ValueError:
+        return list(levels)
 
 
 def comparison_table(found: Results) -> Table:
