@@ -135,7 +135,7 @@ results: $(STAMP)
 	done
 	$(BIN)/doorkeeper results docs/results.md.j2 runs runs/results --out docs/results.md
 
-# Record the computed experiments of docs/experiments.md and render it; two hours on two CPUs.
+# Record the computed experiments of docs/experiments.md and render it; half an hour on two CPUs.
 experiments: $(STAMP)
 	for name in $(PAGES); do \
 	    $(BIN)/doorkeeper experiment run experiments/configs/$$name.toml --out runs/experiments/$$name --resume || exit; \

@@ -136,7 +136,8 @@ BUDGETS = {
     "console.md": 900,
     # Generated: a list, and tables.
     "map.md": 3000,
-    "experiments.md": 1800,
+    # Generated: five experiments, mostly tables.
+    "experiments.md": 2700,
     "method.md": 2600,
     "promises.md": 1800,
     "security.md": 2200,

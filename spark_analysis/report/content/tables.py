@@ -171,7 +171,7 @@ def metric_label(found: Results, name: str) -> str:
 
 
 def factors_of(found: Results) -> dict[str, list[str]]:
-    """Return the factors that vary, with their levels: by number, or in design order."""
+    """Return the factors that vary; levels that are numbers are sorted."""
     factors: dict[str, dict[str, None]] = {}
     for point in found["points"]:
         for factor, level in point["levels"].items():
