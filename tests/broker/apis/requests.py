@@ -74,20 +74,17 @@ def _fields_of(cls: type[Any]) -> Mapping[str, tuple[Any, bool]]:
 
 def _value(hint: Any, given: Any) -> Any:
     if isinstance(given, Mapping):
-        return entity(_struct_in(hint), given)
+        struct = next(part for part in _parts(hint) if dataclasses.is_dataclass(part))
+        return entity(struct, given)
     if isinstance(given, list | tuple):
         return tuple(_value(hint, each) for each in given)
     return given
 
 
 @cache
-def _struct_in(hint: Any) -> Any:
-    return next((part for part in _parts(hint) if dataclasses.is_dataclass(part)), None)
-
-
-def _parts(hint: Any) -> list[Any]:
+def _parts(hint: Any) -> tuple[Any, ...]:
     arguments = typing.get_args(hint)
-    return [hint, *(part for each in arguments for part in _parts(each))]
+    return (hint, *(part for each in arguments for part in _parts(each)))
 
 
 @cache
