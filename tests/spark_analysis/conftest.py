@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spark_analysis.incidents.incident import Incident
     from spark_analysis.judging.comparison import Comparison
     from spark_analysis.judging.study import Study
+    from spark_analysis.report.content.schema import Results
 
 Sojourns = Callable[[np.random.Generator, int, int, float], npt.NDArray[np.float64]]
 WARM_UP = 2000
@@ -102,7 +103,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def small_results(spark: SparkSession, small_run: Path) -> Any:
+def small_results(spark: SparkSession, small_run: Path) -> Results:
     """Content of the small run's ``results.json``, by the session of all tests."""
     from spark_analysis.judging.assembly import compare
     from spark_analysis.judging.world_agreement import hold_together
@@ -110,7 +111,9 @@ def small_results(spark: SparkSession, small_run: Path) -> Any:
     from spark_analysis.report.results import results_of
 
     worlds = hold_together([compare(spark, load_manifest(small_run))], {})
-    return json.loads(json.dumps(results_of(worlds, {}), allow_nan=False))
+    text = json.dumps(results_of(worlds, {}), allow_nan=False)
+    found: Results = json.loads(text)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spark_analysis.recordings.java import java_home, version_of
+from spark_analysis.report.content.schema import Results
 
 HOST = ("unshare", "--uts", "--map-root-user", "--user", "sh", "-c")
 # Sets a host name that does not resolve, for the command only.
@@ -47,7 +47,7 @@ def test_a_shim_is_asked_where_its_runtime_lies(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_strangers_variables_names_and_locales_change_nothing(
-    small_run: Path, small_results: Any, tmp_path: Path
+    small_run: Path, small_results: Results, tmp_path: Path
 ) -> None:
     """All settings in one test, since Spark starts slowly; each failed alone."""
     odd = tmp_path / "[x]{a,b} ü*"

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
@@ -26,6 +26,7 @@ from spark_analysis.recordings.run_directory import (
     recordings_here,
 )
 from spark_analysis.recordings.spark_session import settings
+from spark_analysis.report.content.schema import Results
 from tests.experiments.spark_cluster import cluster
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def test_a_uri_without_a_run_is_refused(spark: SparkSession, tmp_path: Path) -> 
         recordings_at(spark, f"file:{tmp_path}")
 
 
-def analyzed(run: str, out: Path, *options: str, env: dict[str, str]) -> Any:
+def analyzed(run: str, out: Path, *options: str, env: dict[str, str]) -> Results:
     """Run the command in another directory; return the content of results.json."""
     done = subprocess.run(
         [sys.executable, "-m", "doorkeeper", "analyze", run, "--out", out, *options],
@@ -97,13 +98,14 @@ def analyzed(run: str, out: Path, *options: str, env: dict[str, str]) -> Any:
         timeout=600,
     )
     assert done.returncode == 0, done.stderr.decode()
-    return json.loads((out / "results.json").read_bytes())
+    found: Results = json.loads((out / "results.json").read_bytes())
+    return found
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_cluster_with_another_home_gives_the_same_results(
-    small_run: Path, small_results: Any, tmp_path: Path, workers: int
+    small_run: Path, small_results: Results, tmp_path: Path, workers: int
 ) -> None:
     """The workers have none of our packages, and no Python."""
     home = tmp_path / "home"
@@ -193,7 +195,7 @@ def connect_server(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.spark
 def test_spark_connect_gives_the_same_results(
-    small_run: Path, small_results: Any, connect_server: str, tmp_path: Path
+    small_run: Path, small_results: Results, connect_server: str, tmp_path: Path
 ) -> None:
     env = {name: it for name, it in os.environ.items() if name != "JAVA_HOME"}
     out = tmp_path / "report"
