@@ -184,8 +184,14 @@ def test_a_directory_in_use_is_refused_without_resume(tmp_path: Path) -> None:
         run(tmp_path, FakeWorld(), resume=True, name="other")
 
 
-# Of three blocks of four runs: the first, one amid, the last of a block.
-@pytest.mark.parametrize("when", [0, 3, 4, 6, 11])
+# Runs of three blocks of four. Quick: the first, inner ones, the last of a block.
+@pytest.mark.parametrize(
+    "when",
+    [
+        pytest.param(when, marks=() if when in {0, 3, 4, 6, 11} else pytest.mark.slow)
+        for when in range(12)
+    ],
+)
 @pytest.mark.parametrize("half_written", [False, True])
 def test_killed_in_any_run_it_goes_on_without_repeating_a_done_block(
     tmp_path: Path, when: int, half_written: bool
