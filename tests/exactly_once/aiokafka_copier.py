@@ -4,6 +4,10 @@ aiokafka commits offsets without the member's generation, so a member of a group
 commit after it has lost a partition. Each instance therefore has its own partition, and
 its transactional id fences its predecessor, as before KIP-447.
 
+aiokafka also ignores an error of a whole OffsetFetch answer, so it finds no offset
+while a coordinator loads. Each instance therefore commits offset 0 at its first start,
+and ends if it finds no offset later.
+
 Usage: aiokafka_copier.py BOOTSTRAP NAME DIRECTORY SEED
 """
 
@@ -12,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.structs import ConsumerRecord
@@ -19,7 +24,7 @@ from aiokafka.structs import ConsumerRecord
 GROUP = "copiers"
 
 
-async def copy(bootstrap: str, name: str, seed: str) -> None:
+async def copy(bootstrap: str, name: str, directory: Path, seed: str) -> None:
     """Copy until an error, which is raised."""
     rng = random.Random(seed)
     partition = TopicPartition("source", ord(name) - ord("a"))
@@ -32,13 +37,17 @@ async def copy(bootstrap: str, name: str, seed: str) -> None:
         bootstrap_servers=bootstrap,
         group_id=GROUP,
         isolation_level="read_committed",
-        auto_offset_reset="earliest",
+        auto_offset_reset="none",
         enable_auto_commit=False,
     )
     # `start` ends the predecessor's transaction before its offsets are read.
     await producer.start()
     await consumer.start()
     consumer.assign([partition])
+    began = directory / f"{name}.began"
+    if not began.exists():
+        await consumer.commit({partition: 0})
+        began.touch()
     while True:
         records = await consumer.getmany(timeout_ms=200, max_records=20)
         if records:
@@ -71,5 +80,5 @@ async def transact(
 
 
 if __name__ == "__main__":
-    _, given_bootstrap, given_name, _, given_seed = sys.argv
-    asyncio.run(copy(given_bootstrap, given_name, given_seed))
+    _, given_bootstrap, given_name, given_directory, given_seed = sys.argv
+    asyncio.run(copy(given_bootstrap, given_name, Path(given_directory), given_seed))
