@@ -233,7 +233,7 @@ class Commits:
             return
         groups_of = self._shards.groups_of_producers.get(partition, {})
         number = 0
-        for group_id in groups_of.pop(producer_id, ()):
+        for group_id in sorted(groups_of.pop(producer_id, ())):
             group = shard.by_id.get(group_id)
             if group is None:
                 continue

@@ -108,7 +108,7 @@ class Deletions:
         """Settle on this thread, at a start; may also raise OSError."""
         self._groups.load_all()
         self.remove_offsets_now()
-        for key in self._with_tombstones & self._logs.logs.keys():
+        for key in sorted(self._with_tombstones & self._logs.logs.keys()):
             flush(self._logs.logs[key])
         self._with_tombstones.clear()
         run(self._logs.syncing_names())

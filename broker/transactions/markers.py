@@ -142,7 +142,7 @@ class Markers:
             ProducerIdAndEpoch(value.producer_id, value.epoch),
             value.state is TransactionState.PREPARE_COMMIT,
         )
-        rest = iter(value.partitions)
+        rest = iter(sorted(value.partitions))
         while row := tuple(islice(rest, PARTITIONS_PER_ROW)):
             self._ready.append(MarkerRow(ending, row))
         if not value.partitions and self._is_current(ending):

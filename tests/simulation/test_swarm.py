@@ -28,6 +28,8 @@ LONG = (
 SEARCHED_SEEDS = 200
 # Three replicas, faults, and a producer with acks=1.
 ALL_ASKED_FOR = 0
+# A short day; transactions write to partitions of two leaders.
+SEVERAL_MARKERS = 532
 
 
 def failures(result: SeedResult) -> list[str]:
@@ -164,6 +166,18 @@ def test_several_processes_with_other_hashes_find_what_this_one_finds(
     monkeypatch.setenv("PYTHONHASHSEED", "1")
     found = [it.digest for it in swarm((8, 4), lambda: False, jobs=2)]
     assert found == [sound(8).digest, sound(4).digest]
+
+
+def test_a_day_with_transactions_is_equal_under_other_hashes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    digests = []
+    for hash_seed in ("0", "1"):
+        monkeypatch.setenv("PYTHONHASHSEED", hash_seed)
+        days = swarm((SEVERAL_MARKERS,), lambda: False, transactions=True, jobs=2)
+        digests += [day.digest for day in days]
+    assert len(digests) == 2
+    assert digests[0] == digests[1]
 
 
 def test_no_day_begins_when_time_is_over() -> None:

@@ -68,7 +68,7 @@ class DelayedFetch:
         # Readable bytes by partition, for partitions that have any.
         self._found_bytes: dict[TopicPartition, int] = {}
         self._sum_bytes = 0
-        self._held_back: set[TopicPartition] = set()
+        self._held_back: dict[TopicPartition, None] = {}
 
     @property
     def held_back(self) -> Collection[TopicPartition]:
@@ -96,9 +96,9 @@ class DelayedFetch:
         partition.check_epoch(
             wanted.current_leader_epoch, leader_only=self._leader_only
         )
-        self._held_back.discard(key)
+        self._held_back.pop(key, None)
         if self._holds_back(partition, wanted.offset):
-            self._held_back.add(key)
+            self._held_back[key] = None
             return 0
         if self._is_behind(partition, wanted.offset):
             return None

@@ -257,8 +257,9 @@ class ConsumerGroup(AnyGroup):
         for member in tuple(self.members.values()):
             subscription = (member.topics, member.regex)
             if subscription not in ids:
+                topics = sorted(self.topics_of(member))
                 ids[subscription] = frozenset(
-                    [known[it].topic_id for it in self.topics_of(member) if it in known]
+                    [known[it].topic_id for it in topics if it in known]
                 )
             yield Subscriber(
                 member.member_id,
