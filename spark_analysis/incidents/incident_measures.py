@@ -8,6 +8,7 @@ election's partitions. Times without an end in the run are infinite.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 _PRODUCE, _METADATA, _LEADER_AND_ISR, _UPDATE_METADATA = 0, 3, 4, 6
@@ -87,9 +88,9 @@ _MEASURES: Final = (
         "unwritable_ms",
         "time without acknowledgement",
         "ms",
-        "longest time, over partitions, from the last write with acks=all that "
-        "the old leader acknowledged (the decision, if that was earlier) to the "
-        "first that another did",
+        "longest time, over partitions, for which a write with acks=all was due: "
+        "from the last one that the old leader acknowledged (the decision, if that "
+        "was earlier) to the first that another did",
     ),
     IncidentMeasure(
         "stale_ms",
@@ -112,13 +113,24 @@ def measures_of(margin: float) -> tuple[IncidentMeasure, ...]:
     return tuple(each._replace(margin=margin) for each in _MEASURES)
 
 
-def of_partition(old_leader: int) -> Mapping[str, str]:
-    """Return SQL over the writes of one run, partition and acks."""
-    done = f"api_key = {_PRODUCE} AND error_code = 0"
+def of_write(old_leader: int) -> Mapping[str, str]:
+    """Return SQL over the attempts of one write: when each leader acknowledged it."""
+    done, at = "error_code = 0", "client_done_ns"
     return {
-        "old_ns": f"max(IF({done} AND broker = {old_leader}, client_done_ns, NULL))",
-        "new_ns": f"min(IF({done} AND broker != {old_leader}, client_done_ns, NULL))",
+        "old_ns": f"max({_when(f'{done} AND broker = {old_leader}', at)})",
+        "new_ns": f"min({_when(f'{done} AND broker != {old_leader}', at)})",
+        "intended_ns": "min(intended_ns)",
     }
+
+
+OF_PARTITION: Final = MappingProxyType(
+    {
+        "old_ns": "max(old_ns)",
+        "new_ns": "min(new_ns)",
+        # Writes that the old leader has not acknowledged; null if there are none.
+        "due_ns": "min(IF(old_ns IS NULL, intended_ns, NULL))",
+    }
+)
 
 
 def of_run(old_leader: int, timeout_ns: int) -> Mapping[str, str]:

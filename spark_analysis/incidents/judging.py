@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spark_analysis.incidents.incident import Incident, IncidentCell, Timeline
 from spark_analysis.incidents.incident_measures import (
+    OF_PARTITION,
     IncidentMeasure,
     measures_of,
     of_mark,
-    of_partition,
     of_run,
+    of_write,
 )
 from spark_analysis.incidents.overload import overload_of
 from spark_analysis.judging.cells import Word, noise_floor, verdict_of
@@ -75,17 +77,21 @@ def _with_decision(attempts: DataFrame, old_leader: int) -> DataFrame:
     )
     partitions = (
         attempts.where(f"api_key = {_PRODUCE} AND acks = -1")
+        .groupBy("run_id", "partition", "request_id")
+        .agg(*aggregates(dict(of_write(old_leader))))
         .groupBy("run_id", "partition")
-        .agg(*aggregates(dict(of_partition(old_leader))))
+        .agg(*aggregates(dict(OF_PARTITION)))
         .join(decided, "run_id")
     )
-    gap = "greatest(0, new_ns - greatest(decided_ns, coalesce(old_ns, decided_ns)))"
-    never = "count_if(new_ns IS NULL) > 0"
+    # `greatest` skips nulls: the gap of a partition that no write was due for is 0.
+    gap = "greatest(0, new_ns - greatest(decided_ns, old_ns, due_ns))"
+    never = "count_if(new_ns IS NULL AND due_ns IS NOT NULL) > 0"
+    back = "coalesce(max(new_ns), first(decided_ns))"
     runs = partitions.groupBy("run_id").agg(
         *aggregates(
             {
                 "decided_ns": "first(decided_ns)",
-                "back_ns": f"IF({never}, NULL, max(new_ns))",
+                "back_ns": f"IF({never}, NULL, {back})",
                 "gap_ns": f"IF({never}, NULL, max({gap}))",
             }
         )
@@ -177,6 +183,8 @@ def _cell(
         word = "A/A"
         if arm != rules.again:
             word, _ = verdict_of(contrast, noise, metric, rules.options.alpha)
+        if word == "equivalent" and not _means_agree(mine, base, measure.margin):
+            word = "not significant"
     return IncidentCell(
         arm=arm,
         measure=measure,
@@ -185,6 +193,17 @@ def _cell(
         contrast=contrast,
         word=word,
     )
+
+
+def _means_agree(
+    mine: Mapping[int, float], base: Mapping[int, float], margin: float
+) -> bool:
+    """Whether means are finite and nearly equal, as they are shown.
+
+    A typical ratio of 1 may come from blocks without any event, or without an end.
+    """
+    mean, expected = fmean(mine.values()), fmean(base.values())
+    return math.isfinite(mean) and abs(log_ratio(mean, expected)) <= math.log1p(margin)
 
 
 def _interval(values: Sequence[float], confidence: float) -> Estimate:

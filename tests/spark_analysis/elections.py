@@ -103,6 +103,12 @@ def incident(step_down_ms: float) -> Hand:
     hand.add(PRODUCE, NEW, due=99, local=130, remote=140, done=140, partition=1)
     hand.add(PRODUCE, NEW, due=99, local=until, remote=until + 5, done=until + 5)
     hand.add(PRODUCE, NEW, due=120, local=until, remote=until + 20, done=until + 20)
+    # No write is due for partition 2 until a moment before the recovery of partition 0,
+    # and none at all for partition 3.
+    hand.add(PRODUCE, OLD, due=50, local=60, remote=65, done=65, partition=2)
+    hand.add(PRODUCE, OLD, due=50, local=60, remote=65, done=65, partition=3)
+    soon = until - 1
+    hand.add(PRODUCE, NEW, due=soon, local=soon, done=until + 3, partition=2)
     # Due after the recovery, so its end does not count.
     late = until + 6
     hand.add(PRODUCE, NEW, due=late, local=late + 1, remote=late + 50, done=late + 50)

@@ -12,7 +12,8 @@ import pytest
 from experiments.records.attempts import attempts_table
 from experiments.records.recording import NEVER, RunLabels, write
 from spark_analysis.incidents.incident import Incident
-from spark_analysis.incidents.judging import judge_incident
+from spark_analysis.incidents.incident_measures import measures_of
+from spark_analysis.incidents.judging import judge_incident, judge_measure
 from spark_analysis.incidents.overload import Overload
 from spark_analysis.recordings.columns import STAMPS
 from spark_analysis.recordings.manifest import load_manifest
@@ -43,7 +44,7 @@ pytestmark = pytest.mark.spark
         ("failed_fast", 1, 1),
         ("failed_otherwise", 1, 1),
         # From the old leader's last success, 10 ms after the decision. Under priority,
-        # the other partition's last success was earlier, and it recovers later.
+        # partition 1's last success was earlier, and it recovers later.
         ("unwritable_ms", 203.5 + 5 - 10, 40),
         ("stale_ms", 30, 30),
         # The last write due before both partitions recovered. Under priority, the other
@@ -79,12 +80,12 @@ def test_intervals_are_students_t_over_blocks(judged: Incident) -> None:
 
 def test_a_panel_shows_every_write_where_it_ended(judged: Incident) -> None:
     (fifo,) = (it for it in judged.timelines if it.arm == "fifo")
-    assert fifo.lanes["accepted"] == (-10.0, -10.0)
+    assert fifo.lanes["accepted"] == (-40.0, -40.0, -10.0, -10.0)
     assert fifo.lanes["in vain"] == (5.0, 6.0, 7.0)
     assert fifo.lanes["not leader"] == (200.0,)
     # Sent at 95 ms, timed out half a second later.
     assert fifo.lanes["timed out"] == (495.0,)
-    assert len(fifo.lanes["by the new leader"]) == 4
+    assert len(fifo.lanes["by the new leader"]) == 5
     assert (fifo.obeyed_ms, fifo.told_ms) == ((200.0,), (201.0,))
     assert fifo.writable_ms == 205.0
 
@@ -122,6 +123,23 @@ def test_a_partition_that_never_recovers_is_infinite(
     assert np.isfinite(cell.estimate.value)
     assert np.isinf(cell.estimate.high)
     assert found.cell("priority", "unwritable_ms").word == "better"
+
+
+@pytest.mark.parametrize(
+    ("rare", "word"),
+    [(0.0, "equivalent"), (4.0, "not significant"), (np.inf, "not significant")],
+)
+def test_means_that_differ_are_not_equivalent(
+    elected: Path, rare: float, word: str
+) -> None:
+    """In nearly all of 100 blocks, both arms have no event; or never, no end."""
+    manifest = load_manifest(elected)
+    most = rare if np.isinf(rare) else 0.0
+    values = {arm.name: dict.fromkeys(range(100), most) for arm in manifest.arms}
+    values["priority"][7] = rare
+    (measure,) = (it for it in measures_of(0.05) if it.name == "timed_out")
+    found = {it.arm: it.word for it in judge_measure(measure, values, manifest)}
+    assert found["priority"] == word
 
 
 @pytest.mark.parametrize(
