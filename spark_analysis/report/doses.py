@@ -5,19 +5,19 @@ The file is kept next to the results of experiments, in ``doses/``, with its fig
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 
 from matplotlib.figure import Figure
 
 from spark_analysis.incidents.incident import Incident
 from spark_analysis.recordings.contract import Manifest
-from spark_analysis.report.content.numbers import digits, interval
+from spark_analysis.report.content.numbers import digits
 from spark_analysis.report.content.paper_tables import marked
 from spark_analysis.report.content.rendering import sentence
-from spark_analysis.report.content.tables import Column, Table, as_markdown, text
+from spark_analysis.report.content.tables import Table, as_markdown, text
 from spark_analysis.report.figures.interval_bars import (
     Interval,
     draw_interval,
@@ -119,23 +119,9 @@ class DoseResponse:
 
     @property
     def table(self) -> Table:
-        """A row per cell and arm, a column per measure."""
-        return Table(
-            name="doses",
-            caption=sentence("doses_caption", baseline=self.found["baseline"]),
-            columns=self._columns(text("arm")),
-            rows=tuple(self._cells()),
-        )
-
-    @property
-    def markdown(self) -> str:
-        """The table in Markdown."""
-        return as_markdown(self.table).strip()
-
-    @property
-    def by_arm(self) -> Table:
         """A row per cell, a column per measure with the means of all arms."""
         arms = list(dict.fromkeys(row["arm"] for row in self.found["rows"]))
+        headings = {row["measure"]: row["heading"] for row in self.found["rows"]}
         rows: dict[tuple[str, ...], dict[str, str]] = {}
         for row in self.found["rows"]:
             place = rows.setdefault(tuple(row["levels"].values()), {**row["levels"]})
@@ -144,41 +130,21 @@ class DoseResponse:
             before = place.get(row["measure"])
             place[row["measure"]] = word if before is None else f"{before} / {word}"
         return Table(
-            name="doses-by-arm",
+            name="doses",
             caption=sentence(
-                "doses_by_arm_caption", baseline=self.found["baseline"], arms=arms
+                "doses_caption", baseline=self.found["baseline"], arms=arms
             ),
-            columns=self._columns(),
+            columns=(
+                *(text(name) for name in self.found["rows"][0]["levels"]),
+                *(text(headings[name], name) for name in SHOWN),
+            ),
             rows=tuple(rows.values()),
         )
 
-    def _columns(self, *further: Column) -> tuple[Column, ...]:
-        headings = {row["measure"]: row["heading"] for row in self.found["rows"]}
-        return (
-            *(text(name) for name in self.found["rows"][0]["levels"]),
-            *further,
-            *(text(headings[name], name) for name in SHOWN),
-        )
-
-    def _cells(self) -> Iterator[dict[str, Any]]:
-        for cell in cells_of(self.found["rows"]):
-            shown = {row["measure"]: _shown(row) for row in cell}
-            yield {**cell[0]["levels"], "arm": cell[0]["arm"], **shown}
-
-
-def cells_of(rows: Sequence[DoseRow]) -> list[list[DoseRow]]:
-    """Return the measures of each arm at each point."""
-    cells: dict[tuple[str, ...], list[DoseRow]] = {}
-    for row in rows:
-        cells.setdefault((*row["levels"].values(), row["arm"]), []).append(row)
-    return list(cells.values())
-
-
-def _shown(row: DoseRow) -> str:
-    value = "∞" if row["value"] is None else digits(row["value"])
-    words = f"{value} ({interval(row['low'], row['high'])})"
-    decided = row["verdict"] in ("better", "worse")
-    return f"{words} {row['verdict']}" if decided else words
+    @property
+    def markdown(self) -> str:
+        """The table in Markdown."""
+        return as_markdown(self.table).strip()
 
 
 def figure(found: Doses) -> Figure:

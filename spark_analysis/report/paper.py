@@ -157,7 +157,7 @@ def _doses(source: Path, folder: Path) -> dict[str, Any] | None:
     with naming(path):
         return {
             "source": doses.source,
-            "table": _written(doses.by_arm),
+            "table": _written(doses.table),
             "figure": _drawn(lambda: figure(doses.found), folder / "doses.svg"),
         }
 
