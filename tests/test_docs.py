@@ -137,7 +137,7 @@ BUDGETS = {
     # Generated: a list, and tables.
     "map.md": 3000,
     # Generated: five experiments, mostly tables.
-    "experiments.md": 2700,
+    "experiments.md": 2900,
     "method.md": 2600,
     "promises.md": 1800,
     "security.md": 2200,
