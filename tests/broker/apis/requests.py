@@ -74,15 +74,15 @@ def _fields_of(cls: type[Any]) -> Mapping[str, tuple[Any, bool]]:
 
 def _value(hint: Any, given: Any) -> Any:
     if isinstance(given, Mapping):
-        struct = next(part for part in _parts(hint) if dataclasses.is_dataclass(part))
-        return entity(struct, given)
+        types = (part for part in _parts(hint) if isinstance(part, type))
+        return entity(next(filter(dataclasses.is_dataclass, types)), given)
     if isinstance(given, list | tuple):
         return tuple(_value(hint, each) for each in given)
     return given
 
 
 @cache
-def _parts(hint: Any) -> tuple[Any, ...]:
+def _parts(hint: object) -> tuple[object, ...]:
     arguments = typing.get_args(hint)
     return (hint, *(part for each in arguments for part in _parts(each)))
 
