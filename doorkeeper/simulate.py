@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 
@@ -89,6 +91,7 @@ def simulate(
 
     judge = Judge(
         echo=click.echo,
+        progress=partial(click.echo, err=True),
         commit=code()["commit"],
         zookeeper=zookeeper,
         transactions=transactions,

@@ -22,17 +22,20 @@ from simulation.swarm.swarm import (
 
 # Reported anomalies per kind; further ones add little.
 _PRINTED_PER_KIND: Final = 3
+# Interval between lines of progress.
+_PROGRESS_EVERY_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """Judges seeds and reports line by line to ``echo``.
+    """Judges seeds and reports line by line to ``echo``, and progress to ``progress``.
 
     ``commit`` is that of the code, for reports of failures. With ``shrink`` failing
     scenarios are repeated with fewer faults.
     """
 
     echo: Callable[[str], None]
+    progress: Callable[[str], None]
     commit: str
     zookeeper: bool
     transactions: bool
@@ -55,6 +58,7 @@ class Judge:
         """Judge seeds until the last one or the time limit; True if all are sound."""
         silence()
         began_s, judged, failed = time.monotonic(), 0, []
+        shown_s = began_s
         digests = hashlib.sha256()
 
         def is_over() -> bool:
@@ -73,6 +77,9 @@ class Judge:
             if result.anomalies:
                 failed.append(result.scenario.seed)
                 self._describe_failure(result)
+            if time.monotonic() - shown_s >= _PROGRESS_EVERY_S:
+                shown_s = time.monotonic()
+                self.progress(f"{_counted(judged, 'seed')}, {len(failed)} failed")
         taken_s = time.monotonic() - began_s
         pace = judged / taken_s * 60
         self.echo(

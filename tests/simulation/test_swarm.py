@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from doorkeeper.cli import main
+from simulation.swarm import swarm_command
 from simulation.swarm.scenarios import Fault, draw
 from simulation.swarm.swarm import SeedResult, judge, swarm, with_faults
 from tests.simulation.planted import PLANTED, commit_with_too_few
@@ -135,6 +136,15 @@ def test_the_command_tells_a_failure_and_how_to_see_it_again(
     assert failed.exit_code == 1
     assert f"seed {planted.seed} FAILED on commit" in failed.output
     assert f"doorkeeper simulate --seed {planted.seed} --faults '0,1," in failed.output
+
+
+def test_the_command_tells_its_progress_apart_from_its_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(swarm_command, "_PROGRESS_EVERY_S", 0)
+    found = CliRunner().invoke(main, ["simulate", "--seeds", "8..9"])
+    assert found.stderr.splitlines() == ["1 seed, 0 failed", "2 seeds, 0 failed"]
+    assert found.stdout.startswith("2 seeds in ")
 
 
 @pytest.mark.search
