@@ -152,7 +152,8 @@ def calibrate(
         wanted = max(_ROUNDS, math.ceil(_LOAD_S / alone.workload.duration_s))
         rounds = max(1, min(wanted, BLOCKS_MAX // (settling + sessions)))
     alone = _repeated(alone, settling + sessions, rounds)
-    watcher.planned(alone.blocks, world.estimate_s(in_rates(alone)), 1)
+    seconds = world.estimate_s(in_rates(alone))
+    watcher.planned(alone.blocks, seconds, lanes=1, stale=0)
     stated_us = nominal_us(in_rates(alone))
     found: list[dict[str, float]] = []
     reads_us: list[float] = []

@@ -194,12 +194,12 @@ class Manifest:
         with atomic_write(self.directory / FILE) as partial:
             partial.write_text(self._text(), encoding="utf-8")
 
-    def plan(self, trials: Iterable[KeyedTrial]) -> None:
+    def plan(self, trials: Iterable[KeyedTrial]) -> int:
         """Record the planned trials in their order, each with its key.
 
         The file calls the key ``cell``; names in recorded files do not change. Runs of
-        other trials are stale and no longer counted. A point with a new name or number
-        keeps its runs.
+        other trials are stale and no longer counted; their number is returned. A point
+        with a new name or number keeps its runs.
         """
         self.content["plan"] = [
             {
@@ -212,15 +212,18 @@ class Manifest:
             for trial, key in trials
         ]
         planned = {each["cell"]: each["point"] for each in self.content["plan"]}
+        stale = 0
         for run in self.runs:
             if run["cell"] in planned:
                 run["point"] = planned[run["cell"]]
             elif run["valid"]:
+                stale += 1
                 run["valid"] = False
                 run["reason"] = "superseded: code, experiment or calibration changed"
             self._count(run)
         self._sections.clear()
         self._run_lines.clear()
+        return stale
 
     def done(self, key: str) -> bool:
         """Return whether a trial has a valid run."""

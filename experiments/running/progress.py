@@ -26,8 +26,14 @@ from experiments.worlds.world import RunResult, Trial
 class Watcher(Protocol):
     """Receives the progress of an experiment."""
 
-    def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
-        """Receive the number of planned runs, their length, and their concurrency."""
+    def planned(
+        self, runs: int, seconds_each: float, lanes: int | None, stale: int
+    ) -> None:
+        """Receive the number of planned runs, their length, and their concurrency.
+
+        ``stale`` runs were recorded with other code or another calibration and no
+        longer count.
+        """
 
     def started(self, trial: Trial) -> None:
         """Receive the start of a run."""
@@ -70,7 +76,9 @@ class ProgressBar:
         self._report_uncounted()
         self._progress.stop()
 
-    def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
+    def planned(
+        self, runs: int, seconds_each: float, lanes: int | None, stale: int
+    ) -> None:
         """Set the bar's length."""
         self._runs_left, self._seconds_each = runs, seconds_each / (lanes or 1)
         self._began = self._last = time.monotonic()
@@ -78,6 +86,10 @@ class ProgressBar:
         minutes = runs * self._seconds_each / 60
         lasting = f", about {minutes:.1f} minutes" if lanes else ""
         self._console.print(f"{runs} runs to go{lasting}")
+        if stale:
+            self._console.print(
+                f"{stale} recorded runs no longer count: other code or calibration"
+            )
 
     def started(self, trial: Trial) -> None:
         """Show the current run."""

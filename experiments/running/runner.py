@@ -112,11 +112,13 @@ def run(
     )
     manifest.content["traces"] = traces.entries
     keyed = [KeyedTrial(*it) for it in zip(trials, keys, strict=True)]
-    manifest.plan(keyed)
+    stale = manifest.plan(keyed)
     manifest.save()
     todo = Units(manifest, traces, watcher, keyed)
     seconds = [world.estimate_s(it.on_machine()) for it in found]
-    watcher.planned(len(todo), sum(seconds) / len(seconds), executor.lanes)
+    watcher.planned(
+        len(todo), sum(seconds) / len(seconds), lanes=executor.lanes, stale=stale
+    )
     with contextlib.closing(executor.outcomes(todo)) as outcomes:
         for completed in outcomes:
             todo.take(completed)

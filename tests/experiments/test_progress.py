@@ -19,7 +19,7 @@ def watched(experiment: Experiment, reasons: list[list[str]]) -> list[str]:
     """Return the output for runs of one arm, given the reasons of each block."""
     said = io.StringIO()
     with ProgressBar(Console(file=said, width=120)) as bar:
-        bar.planned(len(reasons), 0.1, 1)
+        bar.planned(len(reasons), 0.1, lanes=1, stale=0)
         for block, of_block in enumerate(reasons):
             for attempt, reason in enumerate(of_block):
                 trial = Trial(

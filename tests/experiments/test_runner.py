@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from broker.observation.recording.recording import MEASURES, SampleRow
 from experiments.design.config import Experiment, ExperimentError, parse
@@ -21,8 +23,11 @@ from experiments.records import recording
 from experiments.records.recording import STAMPS, Results
 from experiments.running import runner
 from experiments.running.executors.sequential import Sequential
+from experiments.running.progress import ProgressBar, Watcher
 from experiments.worlds.world import RunFiles, RunResult, Trial, WorldError
 from tests.experiments.unwatched import Unwatched
+
+UNWATCHED = Unwatched()
 
 
 def experiment(**header: Any) -> Experiment:
@@ -106,14 +111,19 @@ class FakeWorld:
 
 
 def run(
-    directory: Path, world: FakeWorld, *, resume: bool = False, **header: Any
+    directory: Path,
+    world: FakeWorld,
+    *,
+    resume: bool = False,
+    watcher: Watcher = UNWATCHED,
+    **header: Any,
 ) -> Any:
     return runner.run(
         experiment(**header),
         directory,
         world,
         Sequential(world),
-        Unwatched(),
+        watcher,
         resume=resume,
     )
 
@@ -270,7 +280,10 @@ def test_changed_code_repeats_every_cell(
     run(tmp_path, FakeWorld())
     again = FakeWorld()
     monkeypatch.setattr(runner, "code_sha256", lambda: "other")
-    assert run(tmp_path, again, resume=True) == []
+    said = io.StringIO()
+    with ProgressBar(Console(file=said)) as bar:
+        assert run(tmp_path, again, resume=True, watcher=bar) == []
+    assert "\n12 recorded runs no longer count: other code" in said.getvalue()
     assert len(again.ran) == 12
     found = manifest(tmp_path)
     stale = [each for each in found["runs"] if not each["valid"]]

@@ -6,7 +6,9 @@ from experiments.worlds.world import RunResult, Trial
 class Unwatched:
     """Ignores all events."""
 
-    def planned(self, runs: int, seconds_each: float, lanes: int | None) -> None:
+    def planned(
+        self, runs: int, seconds_each: float, lanes: int | None, stale: int
+    ) -> None:
         """Do nothing."""
 
     def started(self, trial: Trial) -> None:
@@ -16,7 +18,4 @@ class Unwatched:
         """Do nothing."""
 
     def ended(self, trial: Trial, result: RunResult) -> None:
-        """Do nothing."""
-
-    def spoiled(self, trial: Trial, runs: int, reason: str) -> None:
         """Do nothing."""
