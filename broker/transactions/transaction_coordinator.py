@@ -408,7 +408,9 @@ class TransactionCoordinator:
         transaction = ending.transaction
 
         def then(error: ErrorCode) -> None:
-            if error not in (ErrorCode.none, ErrorCode.not_coordinator):
+            # After NOT_COORDINATOR as well, by which Kafka stops: a full disk is
+            # reported with it, and this broker may remain the coordinator.
+            if error is not ErrorCode.none:
                 self.markers.complete_later(ending)
 
         value = transaction.end_markers(self._clock().wall_ms)

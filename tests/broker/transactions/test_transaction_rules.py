@@ -380,13 +380,24 @@ def test_markers_are_sent_again_until_each_is_written(world: TransactionWorld) -
     assert world.state() is TransactionState.COMPLETE_COMMIT
 
 
-def test_an_end_that_finds_too_few_replicas_is_written_later(
-    world: TransactionWorld,
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.not_enough_replicas,
+        ErrorCode.request_timed_out,
+        # A full disk: the broker remains the coordinator.
+        ErrorCode.kafka_storage_error,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_server_error,
+    ],
+)
+def test_an_end_that_is_not_written_is_written_later(
+    world: TransactionWorld, error: ErrorCode
 ) -> None:
     producer = world.producer()
     assert world.add(producer, 0) is NONE
     assert world.end(producer) is NONE
-    world.log.fail_with = ErrorCode.not_enough_replicas
+    world.log.fail_with = error
     world.answer()
     assert world.state() is TransactionState.PREPARE_COMMIT
     assert world.coordinator.markers.resting_ends == 1
