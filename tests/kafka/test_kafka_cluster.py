@@ -93,7 +93,11 @@ def test_an_election_moves_the_load_and_loses_nothing_that_all_have(
     assert set(at["broker"][early]) == {OLD}
     # Clocks of clients and brokers agree to 1 ms; both values are rounded to 1 ms.
     assert np.all(at["received_ns"][done] > at["sent_ns"][done] - 2 * MS)
-    assert np.all(at["local_done_ns"][done] < at["client_done_ns"][done] + 2 * MS)
+    # A request's times are counted back from its line in Kafka's log. The line follows
+    # the answer, so a broker that waits for a CPU in between moves a few requests to
+    # later than their clients; a false clock moves all.
+    later_ns = at["local_done_ns"][done] - at["client_done_ns"][done]
+    assert np.quantile(later_ns, 0.9) < 2 * MS
     assert np.all(at["broker_error_code"][done] == 0)
     # Each broker received one LEADER_AND_ISR, after the controller's decision.
     told = at["api_key"] == LEADER_AND_ISR
